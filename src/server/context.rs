@@ -9,9 +9,9 @@
 //! # use tinymcp::{Context, ToolError, Form};
 //! # fn form() -> Form { Form::new("Who?") }
 //! # fn handler(ctx: &mut Context<'_>) -> Result<(), ToolError> {
-//! let name = ctx.elicit("name", form());       // without an answer an Err, which is not returned
-//! yet let roots = ctx.roots("roots"); let (name, roots) = (name?, roots?);         // both
-//! questions are sent
+//! let name = ctx.elicit("name", form()); // an `Err` until the client has answered
+//! let roots = ctx.roots("roots");
+//! let (name, roots) = (name?, roots?); // sends both requests
 //! # Ok(())
 //! # }
 //! ```

@@ -11,19 +11,19 @@ use lexopt::prelude::*;
 use tinymcp::Era;
 use tinymcp::lint::{PROFILES, Profile};
 
-use super::Fault;
+use super::Result;
 
 /// Parsed arguments.
 #[derive(Default)]
-pub(crate) struct Asked {
+pub(crate) struct Args {
     pub(crate) files: Vec<PathBuf>,
     flags: HashSet<&'static str>,
     pub(crate) rules: Option<String>,
     pub(crate) profile: Option<&'static Profile>,
     pub(crate) batch: Option<PathBuf>,
-    /// A server to be started.
+    /// Program and arguments of a server to start.
     pub(crate) command: Option<Vec<OsString>>,
-    /// A server that runs.
+    /// URL of a running server.
     pub(crate) url: Option<String>,
     /// Headers of each request.
     pub(crate) headers: Vec<(String, String)>,
@@ -35,76 +35,77 @@ pub(crate) struct Asked {
     pub(crate) count: Option<u64>,
 }
 
-impl Asked {
+impl Args {
     pub(crate) fn has(&self, flag: &str) -> bool {
         self.flags.contains(flag)
     }
-}
 
-pub(crate) fn asked(mut args: Vec<OsString>, flags: &[&'static str]) -> Result<Asked, Fault> {
-    let mut asked = Asked::default();
-    if let (true, Some(at)) = (flags.contains(&"url"), args.iter().position(|arg| arg == "--")) {
-        asked.command = Some(args.split_off(at).split_off(1));
-    }
-    let mut parser = lexopt::Parser::from_args(args);
-    while let Some(arg) = parser.next().map_err(|e| e.to_string())? {
-        match arg {
-            Value(file) => asked.files.push(file.into()),
-            Long(name) => {
-                let Some(flag) = flags.iter().find(|f| **f == name) else {
-                    return Err(format!("unknown option --{name}; see `tinymcp help`"));
-                };
-                match *flag {
-                    "rules" => asked.rules = Some(text(&mut parser)?),
-                    "header" => asked.headers.push(header(&text(&mut parser)?)?),
-                    "era" => asked.era = Some(era(&text(&mut parser)?)?),
-                    "timeout" => asked.timeout = Some(seconds(&text(&mut parser)?)?),
-                    "count" => asked.count = Some(count(&text(&mut parser)?)?),
-                    "url" => asked.url = Some(text(&mut parser)?),
-                    "profile" => asked.profile = Some(profile(&text(&mut parser)?)?),
-                    "batch" => asked.batch = Some(parser.value().map_err(|e| e.to_string())?.into()),
-                    _ => {
-                        asked.flags.insert(flag);
+    /// Parses the arguments of `command`, which has the options `flags`.
+    pub(crate) fn parse(command: &str, mut args: Vec<OsString>, flags: &[&'static str]) -> Result<Args> {
+        let mut parsed = Args::default();
+        if let (true, Some(at)) = (flags.contains(&"url"), args.iter().position(|arg| arg == "--")) {
+            parsed.command = Some(args.split_off(at).split_off(1));
+        }
+        let mut parser = lexopt::Parser::from_args(args);
+        while let Some(arg) = parser.next().map_err(|e| e.to_string())? {
+            match arg {
+                Value(file) => parsed.files.push(file.into()),
+                Long(name) => {
+                    let Some(flag) = flags.iter().find(|f| **f == name) else {
+                        return Err(format!("unknown option --{name}; see `tinymcp help {command}`"));
+                    };
+                    match *flag {
+                        "rules" => parsed.rules = Some(text(&mut parser)?),
+                        "header" => parsed.headers.push(header(&text(&mut parser)?)?),
+                        "era" => parsed.era = Some(era(&text(&mut parser)?)?),
+                        "timeout" => parsed.timeout = Some(seconds(&text(&mut parser)?)?),
+                        "count" => parsed.count = Some(count(&text(&mut parser)?)?),
+                        "url" => parsed.url = Some(text(&mut parser)?),
+                        "profile" => parsed.profile = Some(profile(&text(&mut parser)?)?),
+                        "batch" => parsed.batch = Some(parser.value().map_err(|e| e.to_string())?.into()),
+                        _ => {
+                            parsed.flags.insert(flag);
+                        }
                     }
                 }
+                other => return Err(other.unexpected().to_string()),
             }
-            other => return Err(other.unexpected().to_string()),
         }
+        Ok(parsed)
     }
-    Ok(asked)
 }
 
-fn text(parser: &mut lexopt::Parser) -> Result<String, Fault> {
+fn text(parser: &mut lexopt::Parser) -> Result<String> {
     parser.value().and_then(|v| v.string()).map_err(|e| e.to_string())
 }
 
-fn profile(id: &str) -> Result<&'static Profile, Fault> {
+fn profile(id: &str) -> Result<&'static Profile> {
     let known = || PROFILES.iter().map(|p| p.id).collect::<Vec<_>>().join(", ");
-    Profile::find(id).ok_or_else(|| format!("unknown profile {id:?}; known are {}", known()))
+    Profile::find(id).ok_or_else(|| format!("unknown profile {id:?}; expected one of: {}", known()))
 }
 
-fn header(line: &str) -> Result<(String, String), Fault> {
+fn header(line: &str) -> Result<(String, String)> {
     match line.split_once(':') {
         Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
         None => Err("--header requires NAME:VALUE".to_owned()),
     }
 }
 
-fn era(name: &str) -> Result<Era, Fault> {
+fn era(name: &str) -> Result<Era> {
     match name {
         "legacy" => Ok(Era::Legacy),
         "modern" => Ok(Era::Modern),
-        _ => Err(format!("unknown era {name:?}; known are legacy and modern")),
+        _ => Err(format!("unknown era {name:?}; expected legacy or modern")),
     }
 }
 
-fn seconds(number: &str) -> Result<Duration, Fault> {
+fn seconds(number: &str) -> Result<Duration> {
     let seconds = number.parse().ok().filter(|s| *s > 0.0);
     let time = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
     time.ok_or_else(|| format!("--timeout requires a positive number of seconds, got {number:?}"))
 }
 
-fn count(number: &str) -> Result<u64, Fault> {
+fn count(number: &str) -> Result<u64> {
     let count = number.parse().ok().filter(|n| *n > 0);
     count.ok_or_else(|| format!("--count requires a positive integer, got {number:?}"))
 }

@@ -4,8 +4,8 @@
 //! standard output: JSON as the server sent it, or text if that is a terminal. Progress goes to
 //! standard error. Requests of the server are refused.
 //!
-//! Invariant: the exit status is 1 if the server refuses, returns an error or a tool fails, and 2
-//! if it cannot be asked.
+//! Invariant: the exit status is 1 if the server returns an error or a tool fails, and 2 for
+//! invalid usage or without a response.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read};
@@ -14,87 +14,87 @@ use std::sync::mpsc;
 use tinymcp::json::{Doc, Json, Kind, Value, Writer};
 use tinymcp::{Change, Client, ClientBuilder, CompletionTarget, Error, ErrorKind, Level};
 
-use super::args::{Asked, asked};
-use super::{BYTES, Fault, connect, out, print};
+use super::args::Args;
+use super::{MAX_BYTES, Result, connect, out, print};
 
 const FLAGS: &[&str] = &["url", "header", "era", "timeout", "json", "text"];
 const WATCH_FLAGS: &[&str] = &["url", "header", "era", "timeout", "json", "text", "count"];
 
-/// Events of `watch` that wait to be printed; beyond that the server waits.
-const EVENTS: usize = 1024;
+/// Capacity of the queue of `watch`. A full queue blocks the event handlers of the client.
+const QUEUED_EVENTS: usize = 1024;
 
-/// Returns whether this module has the command.
-pub(crate) fn knows(command: &str) -> bool {
+/// Returns whether this module implements the command.
+pub(crate) fn has_command(command: &str) -> bool {
     ["list", "call", "read", "get", "complete", "watch"].contains(&command)
 }
 
 /// Runs one of these commands.
-pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8, Fault> {
-    let asked = asked(args, if command == "watch" { WATCH_FLAGS } else { FLAGS })?;
-    if asked.has("json") && asked.has("text") {
+pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8> {
+    let args = Args::parse(command, args, if command == "watch" { WATCH_FLAGS } else { FLAGS })?;
+    if args.has("json") && args.has("text") {
         return Err("--json and --text exclude each other".to_owned());
     }
-    let words = asked.files.iter().map(|word| word.to_str().ok_or("an argument is not UTF-8"));
+    let words = args.files.iter().map(|word| word.to_str().ok_or("an argument is not UTF-8"));
     let words = words.collect::<Result<Vec<&str>, _>>()?;
     if command == "watch" {
-        return watch(&asked, &words);
+        return watch(&args, &words);
     }
     // Arguments are checked before a server is started.
-    let question = match (command, words.as_slice()) {
+    let request = match (command, words.as_slice()) {
         ("list", kinds) => {
-            Question::List(kinds.iter().map(|kind| List::named(kind)).collect::<Result<_, _>>()?)
+            Request::List(kinds.iter().map(|kind| List::parse(kind)).collect::<Result<_, _>>()?)
         }
-        ("call", [name]) => Question::call(name, "{}")?,
-        ("call", [name, "-"]) => Question::call(name, &standard_input()?)?,
-        ("call", [name, arguments]) => Question::call(name, arguments)?,
+        ("call", [name]) => Request::call(name, "{}")?,
+        ("call", [name, "-"]) => Request::call(name, &standard_input()?)?,
+        ("call", [name, arguments]) => Request::call(name, arguments)?,
         ("read", [uri]) => {
             let mut w = Writer::new();
             w.begin_object().key("uri").string(uri).end_object();
-            Question::Other("resources/read", w.into_json())
+            Request::Other("resources/read", w.into_json())
         }
         ("get", [name, arguments @ ..]) => {
             let mut w = Writer::new();
             w.begin_object().key("name").string(name);
             pairs(&mut w, "arguments", arguments)?;
             w.end_object();
-            Question::Other("prompts/get", w.into_json())
+            Request::Other("prompts/get", w.into_json())
         }
-        ("complete", [kind, subject, argument, settled @ ..]) => {
-            Question::Complete(Completing::read(kind, subject, argument, settled)?)
+        ("complete", [kind, subject, argument, resolved @ ..]) => {
+            Request::Complete(CompletionRequest::read(kind, subject, argument, resolved)?)
         }
-        _ => return Err(format!("wrong number of arguments for {command}; see `tinymcp help`")),
+        _ => return Err(format!("wrong number of arguments for {command}; see `tinymcp help {command}`")),
     };
-    let client = connect::connect(connect::builder(&asked)?, &asked)?;
-    let answered = match question {
-        Question::List(kinds) => list(&client, &kinds),
-        Question::Complete(words) => complete(&client, &words),
-        Question::Other(method, params) => {
+    let client = connect::connect(connect::builder(&args)?, &args)?;
+    let result = match request {
+        Request::List(kinds) => list(&client, &kinds),
+        Request::Complete(words) => complete(&client, &words),
+        Request::Other(method, params) => {
             client.request_method(method, params).on_progress(print::progress).wait()
         }
     };
     print::progress_done();
-    match answered {
-        Ok(answer) => {
-            let failed = answer.to_doc().root().get("isError").and_then(Value::as_bool) == Some(true);
-            print(&asked, &answer)?;
+    match result {
+        Ok(result) => {
+            let failed = result.to_doc().root().get("isError").and_then(Value::as_bool) == Some(true);
+            print(&args, &result)?;
             Ok(u8::from(failed))
         }
-        Err(error) => refused(&asked, &error),
+        Err(error) => report(&args, &error),
     }
 }
 
 /// Request of a command.
-enum Question<'a> {
-    /// Lists; without any, those that the server has.
+enum Request<'a> {
+    /// These lists; if empty, all that the server declares.
     List(Vec<List>),
-    /// Values for an argument.
-    Complete(Completing<'a>),
+    /// Completion of an argument.
+    Complete(CompletionRequest<'a>),
     /// A method with its parameters.
     Other(&'static str, Json),
 }
 
-impl Question<'_> {
-    fn call(name: &str, arguments: &str) -> Result<Self, Fault> {
+impl Request<'_> {
+    fn call(name: &str, arguments: &str) -> Result<Self> {
         let doc = Doc::parse(arguments).map_err(|e| {
             format!(r#"the arguments are not JSON: {e}; expected an object such as {{"text": "hi"}}"#)
         })?;
@@ -103,7 +103,7 @@ impl Question<'_> {
         }
         let mut w = Writer::new();
         w.begin_object().key("name").string(name).key("arguments").value(doc.root()).end_object();
-        Ok(Question::Other("tools/call", w.into_json()))
+        Ok(Request::Other("tools/call", w.into_json()))
     }
 }
 
@@ -116,20 +116,20 @@ enum List {
 }
 
 impl List {
-    fn named(kind: &str) -> Result<List, Fault> {
+    fn parse(kind: &str) -> Result<List> {
         Ok(match kind {
             "tools" => List::Tools,
             "resources" => List::Resources,
             "templates" => List::Templates,
             "prompts" => List::Prompts,
             _ => {
-                return Err(format!("unknown list {kind:?}; known are tools, resources, templates, prompts"));
+                return Err(format!("unknown list {kind:?}; expected tools, resources, templates, prompts"));
             }
         })
     }
 }
 
-/// The lists in one object, under the names that the protocol gives them.
+/// Requests lists and returns them as members of one object, with the names of the protocol.
 fn list(client: &Client, kinds: &[List]) -> Result<Json, Error> {
     let offer = client.server().offer;
     let wanted = |kind: List, offered: bool| if kinds.is_empty() { offered } else { kinds.contains(&kind) };
@@ -160,9 +160,9 @@ fn sources(w: &mut Writer, name: &str, entries: impl Iterator<Item = Option<Json
 }
 
 /// Requests a completion and writes the result in the form of the protocol.
-fn complete(client: &Client, words: &Completing<'_>) -> Result<Json, Error> {
+fn complete(client: &Client, words: &CompletionRequest<'_>) -> Result<Json, Error> {
     let (argument, typed) = words.argument;
-    let found = client.complete(words.about, argument, typed, &words.settled)?;
+    let found = client.complete(words.target, argument, typed, &words.resolved)?;
     let mut w = Writer::new();
     w.begin_object().key("completion").begin_object().key("values").begin_array();
     found.values.iter().for_each(|value| {
@@ -176,25 +176,25 @@ fn complete(client: &Client, words: &Completing<'_>) -> Result<Json, Error> {
     Ok(w.into_json())
 }
 
-struct Completing<'a> {
-    about: CompletionTarget<'a>,
+struct CompletionRequest<'a> {
+    target: CompletionTarget<'a>,
     argument: (&'a str, &'a str),
-    settled: Vec<(&'a str, &'a str)>,
+    resolved: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Completing<'a> {
-    fn read(kind: &str, subject: &'a str, argument: &'a str, settled: &[&'a str]) -> Result<Self, Fault> {
-        let about = match kind {
+impl<'a> CompletionRequest<'a> {
+    fn read(kind: &str, subject: &'a str, argument: &'a str, resolved: &[&'a str]) -> Result<Self> {
+        let target = match kind {
             "prompt" => CompletionTarget::Prompt(subject),
             "template" => CompletionTarget::Template(subject),
-            _ => return Err(format!("complete takes prompt or template, not {kind:?}")),
+            _ => return Err(format!("unknown completion target {kind:?}; expected prompt or template")),
         };
-        let settled = settled.iter().map(|word| pair(word)).collect::<Result<_, _>>()?;
-        Ok(Completing { about, argument: pair(argument)?, settled })
+        let resolved = resolved.iter().map(|word| pair(word)).collect::<Result<_, _>>()?;
+        Ok(CompletionRequest { target, argument: pair(argument)?, resolved })
     }
 }
 
-fn pairs(w: &mut Writer, name: &str, words: &[&str]) -> Result<(), Fault> {
+fn pairs(w: &mut Writer, name: &str, words: &[&str]) -> Result<()> {
     w.key(name).begin_object();
     for word in words {
         let (name, value) = pair(word)?;
@@ -204,39 +204,39 @@ fn pairs(w: &mut Writer, name: &str, words: &[&str]) -> Result<(), Fault> {
     Ok(())
 }
 
-fn pair(word: &str) -> Result<(&str, &str), Fault> {
-    word.split_once('=').ok_or_else(|| format!("{word:?} is not name=value"))
+fn pair(word: &str) -> Result<(&str, &str)> {
+    word.split_once('=').ok_or_else(|| format!("invalid argument {word:?}; expected NAME=VALUE"))
 }
 
-fn standard_input() -> Result<String, Fault> {
+fn standard_input() -> Result<String> {
     let mut text = String::new();
-    let read = io::stdin().lock().take(BYTES + 1).read_to_string(&mut text);
+    let read = io::stdin().lock().take(MAX_BYTES + 1).read_to_string(&mut text);
     read.map_err(|e| format!("standard input: {e}"))?;
-    if text.len() as u64 > BYTES {
-        return Err(format!("standard input: longer than {BYTES} bytes"));
+    if text.len() as u64 > MAX_BYTES {
+        return Err(format!("standard input: longer than {MAX_BYTES} bytes"));
     }
     Ok(text)
 }
 
-/// Returns whether to print text instead of JSON.
-fn for_people(asked: &Asked) -> bool {
-    asked.has("text") || !asked.has("json") && io::stdout().is_terminal()
+/// Returns whether the output format is text instead of JSON.
+fn prints_text(args: &Args) -> bool {
+    args.has("text") || !args.has("json") && io::stdout().is_terminal()
 }
 
-fn print(asked: &Asked, answer: &Json) -> Result<(), Fault> {
-    if for_people(asked) {
-        return out(print::answer(answer.to_doc().root()).as_bytes());
+fn print(args: &Args, result: &Json) -> Result<()> {
+    if prints_text(args) {
+        return out(print::result(result.to_doc().root()).as_bytes());
     }
-    out(format!("{}\n", answer.as_str()).as_bytes())
+    out(format!("{}\n", result.as_str()).as_bytes())
 }
 
-/// Reports an error. A refusal of the server is exit status 1, every other error is a fault.
-fn refused(asked: &Asked, error: &Error) -> Result<u8, Fault> {
-    let fault = format!("{}: {error}", connect::name(asked));
+/// Prints an error of the server and returns exit status 1. Returns any other error.
+fn report(args: &Args, error: &Error) -> Result<u8> {
+    let message = format!("{}: {error}", connect::name(args));
     if !matches!(error.kind(), ErrorKind::Remote | ErrorKind::PeerIncompatible) {
-        return Err(fault);
+        return Err(message);
     }
-    eprintln!("tinymcp: {}", print::plain(&fault));
+    eprintln!("tinymcp: {}", print::plain(&message));
     if let Some(data) = error.data() {
         eprintln!("{}", print::plain(data.as_str()));
     }
@@ -245,38 +245,38 @@ fn refused(asked: &Asked, error: &Error) -> Result<u8, Fault> {
 
 /// Event of `watch`.
 enum Event {
-    News(Json),
+    Notification(Json),
     End(String),
 }
 
 /// Prints notifications, one line each, until the connection ends or `--count` is reached.
-fn watch(asked: &Asked, uris: &[&str]) -> Result<u8, Fault> {
-    let (tell, told) = mpsc::sync_channel(EVENTS);
-    let client = connect::connect(listening(connect::builder(asked)?, &tell), asked)?;
+fn watch(args: &Args, uris: &[&str]) -> Result<u8> {
+    let (sender, events) = mpsc::sync_channel(QUEUED_EVENTS);
+    let client = connect::connect(with_handlers(connect::builder(args)?, &sender), args)?;
     for uri in uris {
         if let Err(error) = client.subscribe(uri) {
-            return refused(asked, &error);
+            return report(args, &error);
         }
     }
-    eprintln!("tinymcp: watching {}", print::plain(&connect::name(asked)));
-    follow(asked, told)
+    eprintln!("tinymcp: watching {}", print::plain(&connect::name(args)));
+    print_events(args, events)
 }
 
-/// Prints the queued events. No sender is blocked when it returns.
-fn follow(asked: &Asked, told: mpsc::Receiver<Event>) -> Result<u8, Fault> {
-    let most = asked.count.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
-    for event in told.into_iter().take(most) {
+/// Prints events. Drops the receiver at the end, so that no handler blocks on the channel.
+fn print_events(args: &Args, events: mpsc::Receiver<Event>) -> Result<u8> {
+    let most = args.count.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    for event in events.into_iter().take(most) {
         match event {
-            Event::News(news) => print(asked, &news)?,
-            Event::End(why) => return Err(format!("{}: {why}", connect::name(asked))),
+            Event::Notification(event) => print(args, &event)?,
+            Event::End(why) => return Err(format!("{}: {why}", connect::name(args))),
         }
     }
     Ok(0)
 }
 
-fn listening(client: ClientBuilder, tell: &mpsc::SyncSender<Event>) -> ClientBuilder {
-    // OK to drop what cannot be sent: then nobody reads any more.
-    let (log, change, end) = (tell.clone(), tell.clone(), tell.clone());
+fn with_handlers(client: ClientBuilder, sender: &mpsc::SyncSender<Event>) -> ClientBuilder {
+    // OK to drop errors: a send fails only after the receiver was dropped.
+    let (log, change, end) = (sender.clone(), sender.clone(), sender.clone());
     client
         .on_log(Level::Debug, move |entry| {
             let mut w = Writer::new();
@@ -285,7 +285,7 @@ fn listening(client: ClientBuilder, tell: &mpsc::SyncSender<Event>) -> ClientBui
                 w.key("logger").string(logger);
             }
             w.key("data").json(&entry.data).end_object();
-            let _ = log.send(Event::News(w.into_json()));
+            let _ = log.send(Event::Notification(w.into_json()));
         })
         .on_change(move |what| {
             let mut w = Writer::new();
@@ -297,7 +297,7 @@ fn listening(client: ClientBuilder, tell: &mpsc::SyncSender<Event>) -> ClientBui
                 Change::Updated(uri) => w.string("updated").key("uri").string(uri),
             };
             w.end_object();
-            let _ = change.send(Event::News(w.into_json()));
+            let _ = change.send(Event::Notification(w.into_json()));
         })
         .on_end(move |why| {
             let _ = end.send(Event::End(why.to_string()));

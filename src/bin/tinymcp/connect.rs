@@ -8,18 +8,18 @@
 use tinymcp::json::Writer;
 use tinymcp::{Client, ClientBuilder, Endpoint, Error, Limits};
 
-use super::Fault;
-use super::args::Asked;
+use super::Result;
+use super::args::Args;
 #[cfg(unix)]
 use super::signals;
 
-/// The client builder with the options.
-pub(crate) fn builder(asked: &Asked) -> Result<ClientBuilder, Fault> {
+/// Returns a client builder with the options.
+pub(crate) fn builder(args: &Args) -> Result<ClientBuilder> {
     let mut client = Client::builder("tinymcp", env!("CARGO_PKG_VERSION"));
-    if let Some(era) = asked.era {
+    if let Some(era) = args.era {
         client = client.era(era);
     }
-    if let Some(timeout) = asked.timeout {
+    if let Some(timeout) = args.timeout {
         let mut limits = Limits::from_env().map_err(|e| e.to_string())?;
         limits.call_timeout = timeout;
         limits.probe_timeout = limits.probe_timeout.min(timeout);
@@ -30,50 +30,50 @@ pub(crate) fn builder(asked: &Asked) -> Result<ClientBuilder, Fault> {
 }
 
 /// Connects to the server. Errors begin with its label.
-pub(crate) fn connect(client: ClientBuilder, asked: &Asked) -> Result<Client, Fault> {
-    if asked.url.is_none() && !asked.headers.is_empty() {
+pub(crate) fn connect(client: ClientBuilder, args: &Args) -> Result<Client> {
+    if args.url.is_none() && !args.headers.is_empty() {
         return Err("--header requires --url".to_owned());
     }
     #[cfg(unix)]
-    let client = signals::end(client)?;
-    let connected = match (&asked.command, &asked.url) {
+    let client = signals::install(client)?;
+    let connected = match (&args.command, &args.url) {
         (Some(words), None) => spawn(client, words),
         (None, Some(url)) => {
             let mut endpoint = Endpoint::new(url);
-            for (name, value) in &asked.headers {
+            for (name, value) in &args.headers {
                 endpoint = endpoint.header(name, value);
             }
             client.connect(endpoint).map_err(|e| e.to_string())
         }
         _ => return Err("expected a server: either --url URL or -- COMMAND [ARG…]".to_owned()),
     };
-    connected.map_err(|why| match name(asked) {
+    connected.map_err(|why| match name(args) {
         name if name.is_empty() => why,
         name => format!("{name}: {why}"),
     })
 }
 
-fn spawn(client: ClientBuilder, words: &[std::ffi::OsString]) -> Result<Client, Fault> {
-    let Some((program, args)) = words.split_first() else {
+fn spawn(client: ClientBuilder, words: &[std::ffi::OsString]) -> Result<Client> {
+    let Some((program, rest)) = words.split_first() else {
         return Err("expected a command after --".to_owned());
     };
     let mut command = std::process::Command::new(program);
-    command.args(args);
-    // The user typed this command: it gets what the shell would give it.
+    command.args(rest);
+    // The user started this command, so it inherits the environment, as in a shell.
     client.inherit_env(true).spawn(command).map_err(|e| e.to_string())
 }
 
-/// Label of the server.
-pub(crate) fn name(asked: &Asked) -> String {
-    let program = asked.command.as_ref().and_then(|words| words.first());
-    program.map_or_else(|| asked.url.clone().unwrap_or_default(), |p| p.to_string_lossy().into_owned())
+/// Label of the server: its program or URL.
+pub(crate) fn name(args: &Args) -> String {
+    let program = args.command.as_ref().and_then(|words| words.first());
+    program.map_or_else(|| args.url.clone().unwrap_or_default(), |p| p.to_string_lossy().into_owned())
 }
 
-/// The tools of the server as a catalog, and its label.
-pub(crate) fn catalog(asked: &Asked) -> Result<(String, String), Fault> {
-    let client = connect(builder(asked)?, asked)?;
-    let catalog = tools(&client).map_err(|e| format!("{}: {e}", name(asked)))?;
-    Ok((name(asked), catalog))
+/// Returns the label of the server and the catalog of its tools.
+pub(crate) fn catalog(args: &Args) -> Result<(String, String)> {
+    let client = connect(builder(args)?, args)?;
+    let catalog = tools(&client).map_err(|e| format!("{}: {e}", name(args)))?;
+    Ok((name(args), catalog))
 }
 
 fn tools(client: &Client) -> Result<String, Error> {

@@ -1,8 +1,9 @@
 //! Command line: requests to servers, lint and fix of tool schemas, validation of values.
 //!
 //! `tinymcp help` lists the commands. Results go to standard output; notes, progress and errors to
-//! standard error. The exit status is 0 for success, 1 if the server refuses or a check fails, 2
-//! for unusable input or an unreachable server. Only `--fix --write` changes a file.
+//! standard error. The exit status is 0 for success; 1 for an error of the server or tool, for
+//! findings or an invalid value; 2 for a usage error, unusable input or no connection. The program
+//! connects only to the given server. Only `--fix --write` changes a file.
 //!
 //! Invariants: input is bounded; a file is replaced as a whole or not at all.
 
@@ -26,29 +27,29 @@ mod print;
 #[cfg(unix)]
 mod signals;
 
-use args::{Asked, asked};
+use args::Args;
 use print::{one_line, plain};
 
 const HELP: &str = include_str!("help.txt");
 
-/// Bytes of one file or line. 64 MiB: the limit of the lint.
-const BYTES: u64 = 64 << 20;
-/// Failures listed by `validate --all`.
-const FAILURES: usize = 1000;
+/// Largest file or line, in bytes. 64 MiB: the limit of the lint.
+const MAX_BYTES: u64 = 64 << 20;
+/// Largest number of failures that `validate --all` prints.
+const MAX_FAILURES: usize = 1000;
 
-/// An error in one line for standard error; the exit status is 2.
-type Fault = String;
+/// An error is one line for standard error; the exit status is 2.
+type Result<T, E = String> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
-    let ended = run(std::env::args_os().skip(1).collect());
+    let result = run(std::env::args_os().skip(1).collect());
     #[cfg(unix)]
-    signals::wait_if_one_came();
-    match ended {
+    signals::park_if_signalled();
+    match result {
         Ok(code) => ExitCode::from(code),
         // A closed pipe is not an error.
-        Err(fault) if fault == BROKEN_PIPE => ExitCode::SUCCESS,
-        Err(fault) => {
-            eprintln!("tinymcp: {}", plain(&fault));
+        Err(error) if error == BROKEN_PIPE => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tinymcp: {}", plain(&error));
             ExitCode::from(2)
         }
     }
@@ -61,7 +62,7 @@ const LINT_FLAGS: &[&str] =
 const SIMPLIFY_FLAGS: &[&str] = &["profile", "url"];
 const VALIDATE_FLAGS: &[&str] = &["json", "all", "format-assert", "batch"];
 
-fn run(mut args: Vec<OsString>) -> Result<u8, Fault> {
+fn run(mut args: Vec<OsString>) -> Result<u8> {
     if args.is_empty() {
         return Err("expected a command; see `tinymcp help`".to_owned());
     }
@@ -78,35 +79,36 @@ fn run(mut args: Vec<OsString>) -> Result<u8, Fault> {
             None => out(HELP.as_bytes()).map(|()| 0),
         },
         "--version" | "-V" => out(format!("tinymcp {}\n", env!("CARGO_PKG_VERSION")).as_bytes()).map(|()| 0),
-        "schema-lint" => schema_lint(&asked(args, LINT_FLAGS)?),
-        "schema-simplify" => schema_simplify(&asked(args, SIMPLIFY_FLAGS)?),
-        "validate" => validate(&asked(args, VALIDATE_FLAGS)?),
-        word if commands::knows(word) => commands::run(word, args),
+        "schema-lint" => schema_lint(&Args::parse(word, args, LINT_FLAGS)?),
+        "schema-simplify" => schema_simplify(&Args::parse(word, args, SIMPLIFY_FLAGS)?),
+        "validate" => validate(&Args::parse(word, args, VALIDATE_FLAGS)?),
+        word if commands::has_command(word) => commands::run(word, args),
         other => Err(unknown(other)),
     }
 }
 
-fn unknown(command: &str) -> Fault {
+fn unknown(command: &str) -> String {
     let known = HELP.lines().filter_map(|line| line.strip_prefix("  tinymcp ")?.split(' ').next());
     let mut known: Vec<&str> = known.collect();
     known.dedup();
-    format!("unknown command {command:?}; known are {}", known.join(", "))
+    format!("unknown command {command:?}; expected one of: {}", known.join(", "))
 }
 
-/// Prints the part of the help that belongs to one command.
-fn help(command: &str) -> Result<(), Fault> {
+/// Prints the part of the help that belongs to one command, and the paragraphs about servers if the
+/// command has them.
+fn help(command: &str) -> Result<()> {
     let parts: Vec<&str> = HELP.split("\n\n").collect();
     let usage = format!("  tinymcp {command} ");
     let Some(part) = parts.iter().find(|part| part.starts_with(&usage)) else { return Err(unknown(command)) };
-    let server = parts.iter().find(|part| part.starts_with("SERVER is")).filter(|_| part.contains("SERVER"));
-    let text = match server {
-        Some(server) => format!("{part}\n\n{server}\n"),
-        None => format!("{part}\n"),
-    };
-    out(text.as_bytes())
+    let mut text = vec![*part];
+    text.extend(parts.iter().filter(|other| {
+        other.starts_with("SERVER is") && part.contains("SERVER")
+            || other.starts_with("Options of") && commands::has_command(command)
+    }));
+    out(format!("{}\n", text.join("\n\n")).as_bytes())
 }
 
-fn out(bytes: &[u8]) -> Result<(), Fault> {
+fn out(bytes: &[u8]) -> Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| match e.kind() {
         io::ErrorKind::BrokenPipe => BROKEN_PIPE.to_owned(),
@@ -114,87 +116,87 @@ fn out(bytes: &[u8]) -> Result<(), Fault> {
     })
 }
 
-/// The file's bytes; `-` is standard input.
-fn read(path: &Path) -> Result<Vec<u8>, Fault> {
+/// Reads a file; `-` is standard input.
+fn read(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = if path == Path::new("-") {
-        io::stdin().lock().take(BYTES + 1).read_to_end(&mut bytes)
+        io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes)
     } else {
-        fs::File::open(path).and_then(|file| file.take(BYTES + 1).read_to_end(&mut bytes))
+        fs::File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
     };
     read.map_err(|e| format!("{}: {e}", path.display()))?;
-    if bytes.len() as u64 > BYTES {
-        return Err(format!("{}: longer than {BYTES} bytes", path.display()));
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("{}: longer than {MAX_BYTES} bytes", path.display()));
     }
     Ok(bytes)
 }
 
-/// Position and reason of a JSON error.
-fn json_fault(path: &Path, text: &[u8], error: ParseError) -> Fault {
+/// Formats a JSON error with its position.
+fn json_error(path: &Path, text: &[u8], error: ParseError) -> String {
     let before = text.get(..error.offset().min(text.len())).unwrap_or_default();
     let line = before.iter().filter(|b| **b == b'\n').count() + 1;
     let column = before.iter().rev().take_while(|b| **b != b'\n').count() + 1;
     format!("{}:{line}:{column}: {} (byte {})", path.display(), error.kind(), error.offset())
 }
 
-/// The catalog of the arguments, and its label.
-fn catalog(asked: &Asked) -> Result<(PathBuf, Vec<u8>), Fault> {
-    match (asked.files.as_slice(), &asked.command, &asked.url) {
+/// Reads the catalog that the arguments name. Returns its label for messages and its text.
+fn catalog(args: &Args) -> Result<(PathBuf, Vec<u8>)> {
+    match (args.files.as_slice(), &args.command, &args.url) {
         ([path], None, None) => Ok((path.clone(), read(path)?)),
-        ([], Some(_), None) | ([], None, Some(_)) if asked.has("write") => {
+        ([], Some(_), None) | ([], None, Some(_)) if args.has("write") => {
             Err("--write requires a file".to_owned())
         }
         ([], Some(_), None) | ([], None, Some(_)) => {
-            let (name, catalog) = connect::catalog(asked)?;
+            let (name, catalog) = connect::catalog(args)?;
             Ok((name.into(), catalog.into_bytes()))
         }
         _ => Err("expected one FILE, - for standard input, or a server".to_owned()),
     }
 }
 
-fn snapshot(asked: &Asked) -> Result<(PathBuf, Snapshot), Fault> {
-    let (path, text) = catalog(asked)?;
+fn snapshot(args: &Args) -> Result<(PathBuf, Snapshot)> {
+    let (path, text) = catalog(args)?;
     let path = &path;
     let snapshot = Snapshot::parse(&text).map_err(|e| match e {
-        SnapshotError::Json(e) => json_fault(path, &text, e),
+        SnapshotError::Json(e) => json_error(path, &text, e),
         other => format!("{}: {other}", path.display()),
     })?;
     if snapshot.is_partial() {
         eprintln!(
-            "tinymcp: {}: nextCursor says that more tools follow; they are not checked",
+            "tinymcp: {}: incomplete catalog (it has nextCursor): tools of later pages are not checked",
             path.display()
         );
     }
     Ok((path.clone(), snapshot))
 }
 
-fn schema_lint(asked: &Asked) -> Result<u8, Fault> {
-    if asked.has("list") {
+fn schema_lint(args: &Args) -> Result<u8> {
+    if args.has("list") {
         return list().map(|()| 0);
     }
-    if asked.has("write") && !asked.has("fix") || asked.has("keep-optional") && !asked.has("fix") {
-        return Err("--write and --keep-optional go with --fix".to_owned());
+    if args.has("write") && !args.has("fix") || args.has("keep-optional") && !args.has("fix") {
+        return Err("--write and --keep-optional require --fix".to_owned());
     }
-    if asked.has("fix") && (asked.has("json") || asked.has("matrix")) {
-        return Err("--fix prints a catalog, so --json and --matrix do not go with it".to_owned());
+    if args.has("fix") && (args.has("json") || args.has("matrix")) {
+        return Err("--fix cannot be combined with --json or --matrix".to_owned());
     }
     let mut choice = Choice::new();
-    if let Some(rules) = &asked.rules {
-        choice = choice.rules(rules).map_err(|id| format!("unknown rule {id:?}; --list prints them"))?;
+    if let Some(rules) = &args.rules {
+        choice = choice.rules(rules).map_err(|id| format!("unknown rule {id:?}; see `--list`"))?;
     }
-    if let Some(profile) = asked.profile {
+    if let Some(profile) = args.profile {
         choice = choice.profile(profile);
     }
-    let (path, snapshot) = snapshot(asked)?;
-    if asked.has("fix") {
-        return fix(asked, &path, &snapshot);
+    let (path, snapshot) = snapshot(args)?;
+    if args.has("fix") {
+        return fix(args, &path, &snapshot);
     }
-    if asked.has("matrix") {
-        return matrix(&snapshot, asked.has("json"));
+    if args.has("matrix") {
+        return matrix(&snapshot, args.has("json"));
     }
     let report = lint::check_with(&snapshot, &choice);
     let mut lines = Vec::new();
-    if asked.has("json") {
+    if args.has("json") {
         for finding in &report.findings {
             let mut w = Writer::new();
             finding.write(&mut w);
@@ -229,7 +231,7 @@ fn schema_lint(asked: &Asked) -> Result<u8, Fault> {
     Ok(u8::from(report.criticals + report.warnings > 0))
 }
 
-/// The summary line above the findings of one tool.
+/// Formats the line above the findings of one tool: its name and their number.
 fn tool_line(findings: &[Finding]) -> String {
     let name = findings.first().map_or("", |finding| &finding.tool);
     let mut counts = String::new();
@@ -244,7 +246,7 @@ fn tool_line(findings: &[Finding]) -> String {
     format!("{}: {counts}\n", one_line(name))
 }
 
-/// One finding of a tool, indented.
+/// Formats one finding as an indented line.
 fn line(finding: &Finding, hint: bool, colour: bool) -> String {
     let (start, end) = match finding.severity {
         _ if !colour => ("", ""),
@@ -259,7 +261,7 @@ fn line(finding: &Finding, hint: bool, colour: bool) -> String {
     format!("  {start}{severity}{end} {rule} {pointer}: {message}{hint}{fixable}\n")
 }
 
-fn list() -> Result<(), Fault> {
+fn list() -> Result<()> {
     let mut text = String::new();
     for rule in RULES {
         let on = match rule.set {
@@ -276,13 +278,13 @@ fn list() -> Result<(), Fault> {
     out(text.as_bytes())
 }
 
-fn fix(asked: &Asked, path: &Path, snapshot: &Snapshot) -> Result<u8, Fault> {
-    let optional = if asked.has("keep-optional") { Optional::Keep } else { Optional::Require };
+fn fix(args: &Args, path: &Path, snapshot: &Snapshot) -> Result<u8> {
+    let optional = if args.has("keep-optional") { Optional::Keep } else { Optional::Require };
     let fixed = lint::tighten(snapshot, optional);
     for finding in &fixed.left {
         eprintln!("{}", one_line(&finding.to_string()));
     }
-    if !asked.has("write") {
+    if !args.has("write") {
         return out(fixed.text.as_bytes()).map(|()| 0);
     }
     if path == Path::new("-") {
@@ -295,9 +297,9 @@ fn fix(asked: &Asked, path: &Path, snapshot: &Snapshot) -> Result<u8, Fault> {
     Ok(0)
 }
 
-/// Replaces a file by a new one with the same permissions; readers see one or the other.
+/// Replaces a file atomically by a new one with the same permissions.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A link stays a link: what it leads to is replaced.
+    // Replace the target of a symbolic link, not the link.
     let target = fs::canonicalize(path)?;
     let permissions = fs::metadata(&target)?.permissions();
     let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -310,14 +312,14 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::rename(&beside, &target)
     })();
     if written.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::AlreadyExists) {
-        // The first fault is the one to tell.
+        // Report the first error, not that of the clean-up.
         let _ = fs::remove_file(&beside);
     }
     written
 }
 
-/// Result of a tool in a host: the worst finding of the HOST rules.
-fn matrix(snapshot: &Snapshot, json: bool) -> Result<u8, Fault> {
+/// Prints one cell for each tool and host: the worst finding of the HOST rules.
+fn matrix(snapshot: &Snapshot, json: bool) -> Result<u8> {
     let names: Vec<&str> = snapshot.tools().filter_map(|t| t.get("name")?.as_str()).collect();
     let mut columns = Vec::new();
     for profile in PROFILES {
@@ -362,9 +364,9 @@ fn matrix(snapshot: &Snapshot, json: bool) -> Result<u8, Fault> {
     Ok(u8::from(columns.iter().any(|c| c.values().any(|s| *s == Severity::Critical))))
 }
 
-fn schema_simplify(asked: &Asked) -> Result<u8, Fault> {
-    let profile = asked.profile.ok_or("schema-simplify needs --profile HOST")?;
-    let (path, snapshot) = snapshot(asked)?;
+fn schema_simplify(args: &Args) -> Result<u8> {
+    let profile = args.profile.ok_or("schema-simplify requires --profile HOST")?;
+    let (path, snapshot) = snapshot(args)?;
     let simple = lint::simplify(&snapshot, profile).map_err(|e| format!("{}: {e}", path.display()))?;
     for loss in &simple.losses {
         eprintln!("{}", one_line(&loss.to_string()));
@@ -372,49 +374,50 @@ fn schema_simplify(asked: &Asked) -> Result<u8, Fault> {
     out(simple.text.as_bytes()).map(|()| 0)
 }
 
-fn parse(path: &Path, text: &[u8]) -> Result<Doc, Fault> {
+fn parse(path: &Path, text: &[u8]) -> Result<Doc> {
     let mut doc = Doc::default();
-    doc.parse_again(text, &limits()).map_err(|e| json_fault(path, text, e))?;
+    doc.parse_again(text, &limits()).map_err(|e| json_error(path, text, e))?;
     Ok(doc)
 }
 
-/// The parser does not recurse, and the validator has its own limit of depth.
+/// Limits of the parser. Its depth is not limited: it does not recurse, and the validator has its
+/// own limit.
 fn limits() -> ParseLimits {
-    ParseLimits { bytes: BYTES as usize, depth: u32::MAX, nodes: 1 << 24, unique_names: false }
+    ParseLimits { bytes: MAX_BYTES as usize, depth: u32::MAX, nodes: 1 << 24, unique_names: false }
 }
 
-fn formats(asked: &Asked) -> Formats {
-    if asked.has("format-assert") { Formats::Assert } else { Formats::Annotate }
+fn formats(args: &Args) -> Formats {
+    if args.has("format-assert") { Formats::Assert } else { Formats::Annotate }
 }
 
-fn validate(asked: &Asked) -> Result<u8, Fault> {
-    if let Some(path) = &asked.batch {
-        if !asked.files.is_empty() || asked.has("all") {
-            return Err("--batch takes one FILE and no --all".to_owned());
+fn validate(args: &Args) -> Result<u8> {
+    if let Some(path) = &args.batch {
+        if !args.files.is_empty() || args.has("all") {
+            return Err("--batch cannot be combined with SCHEMA, INSTANCE or --all".to_owned());
         }
-        return batch(path, formats(asked));
+        return batch(path, formats(args));
     }
-    let (schema_path, value_path) = match asked.files.as_slice() {
+    let (schema_path, value_path) = match args.files.as_slice() {
         [schema] => (schema.as_path(), Path::new("-")),
         [schema, value] => (schema.as_path(), value.as_path()),
-        _ => return Err("validate needs SCHEMA and at most one INSTANCE".to_owned()),
+        _ => return Err("expected SCHEMA and at most one INSTANCE".to_owned()),
     };
     if schema_path == Path::new("-") && value_path == Path::new("-") {
         return Err("schema and instance cannot both come from standard input".to_owned());
     }
     let doc = parse(schema_path, &read(schema_path)?)?;
-    let schema = Schema::options().formats(formats(asked)).compile(doc.root());
+    let schema = Schema::options().formats(formats(args)).compile(doc.root());
     let schema = schema.map_err(|e| format!("{}: {e}", schema_path.display()))?;
     let doc = parse(value_path, &read(value_path)?)?;
-    let failures = if asked.has("all") {
-        schema.check_all(doc.root(), FAILURES)
+    let failures = if args.has("all") {
+        schema.check_all(doc.root(), MAX_FAILURES)
     } else {
         schema.check(doc.root()).err().map(|v| *v).into_iter().collect()
     };
     let mut w = Writer::new();
-    if asked.has("json") {
+    if args.has("json") {
         match failures.first() {
-            Some(first) if !asked.has("all") => verdict(&mut w, first),
+            Some(first) if !args.has("all") => verdict(&mut w, first),
             _ => {
                 w.begin_object().key("valid").bool(failures.is_empty());
                 if !failures.is_empty() {
@@ -452,44 +455,45 @@ fn verdict(w: &mut Writer, violation: &Violation) {
     w.end_object();
 }
 
-/// Writes one line for each line, in order. Flushes when no more input is buffered.
-fn batch(path: &Path, formats: Formats) -> Result<u8, Fault> {
+/// Validates each input line and writes one result line for it, in order. Flushes when no more
+/// input is buffered.
+fn batch(path: &Path, formats: Formats) -> Result<u8> {
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
         Box::new(fs::File::open(path).map_err(|e| format!("{}: {e}", path.display()))?)
     };
-    let fault = |e: io::Error| format!("{}: {e}", path.display());
+    let error = |e: io::Error| format!("{}: {e}", path.display());
     let mut reader = BufReader::with_capacity(1 << 16, source);
-    let mut answers = Writer::new();
+    let mut results = Writer::new();
     let mut line = Vec::new();
     let mut doc = Doc::default();
     let mut cached: Option<(String, Schema)> = None;
     let mut worst = 0;
     loop {
         line.clear();
-        let got = reader.by_ref().take(BYTES).read_until(b'\n', &mut line).map_err(fault)?;
+        let got = reader.by_ref().take(MAX_BYTES).read_until(b'\n', &mut line).map_err(error)?;
         if got == 0 {
             break;
         }
-        let status = if line.len() as u64 == BYTES && line.last() != Some(&b'\n') {
-            skip_line(&mut reader).map_err(fault)?;
-            Err(format!("the line is longer than {BYTES} bytes"))
+        let status = if line.len() as u64 == MAX_BYTES && line.last() != Some(&b'\n') {
+            skip_line(&mut reader).map_err(error)?;
+            Err(format!("the line is longer than {MAX_BYTES} bytes"))
         } else {
-            answer(&line, &mut doc, &mut cached, formats, &mut answers)
+            validate_line(&line, &mut doc, &mut cached, formats, &mut results)
         };
         let status = status.unwrap_or_else(|error| {
-            answers.begin_object().key("error").string(&error).end_object();
+            results.begin_object().key("error").string(&error).end_object();
             2
         });
         worst = worst.max(status);
-        answers.newline();
-        if reader.buffer().is_empty() || answers.len() > 1 << 16 {
-            out(answers.as_bytes())?;
-            answers.clear();
+        results.newline();
+        if reader.buffer().is_empty() || results.len() > 1 << 16 {
+            out(results.as_bytes())?;
+            results.clear();
         }
     }
-    out(answers.as_bytes())?;
+    out(results.as_bytes())?;
     Ok(worst)
 }
 
@@ -507,7 +511,8 @@ fn skip_line(reader: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-fn answer(
+/// Validates the value of one line with its schema, and writes the result.
+fn validate_line(
     line: &[u8],
     doc: &mut Doc,
     cached: &mut Option<(String, Schema)>,
@@ -516,14 +521,14 @@ fn answer(
 ) -> Result<u8, String> {
     doc.parse_again(line, &limits()).map_err(|e| e.to_string())?;
     let root = doc.root();
-    let part = |name| root.get(name).ok_or_else(|| format!("the line has no member {name:?}"));
+    let part = |name| root.get(name).ok_or_else(|| format!("missing member {name:?}"));
     let (schema, value): (json::Value<'_>, json::Value<'_>) = (part("schema")?, part("value")?);
-    // Batches tend to try many values on one schema.
+    // Batches usually validate many values with one schema.
     if cached.as_ref().is_none_or(|(text, _)| text != schema.raw()) {
         let compiled = Schema::options().formats(formats).compile(schema).map_err(|e| e.to_string())?;
         *cached = Some((schema.raw().to_owned(), compiled));
     }
-    let Some((_, compiled)) = cached else { return Err("the schema was not compiled".to_owned()) };
+    let Some((_, compiled)) = cached else { return Err("internal error: no compiled schema".to_owned()) };
     Ok(match compiled.check(value) {
         Ok(()) => {
             w.begin_object().key("valid").bool(true).end_object();

@@ -8,26 +8,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tinymcp::Progress;
 use tinymcp::json::{Kind, Value};
 
-/// Widest name that descriptions are aligned behind.
-const WIDEST: usize = 32;
+/// Largest width of the column of names.
+const MAX_NAME_WIDTH: usize = 32;
 
-/// The text without terminal control characters, except line ends.
+/// Replaces terminal control characters, except newline and tab.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if steers(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| if is_terminal_control(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c })
+        .collect()
 }
 
-/// The same as one line, so that a peer cannot imitate a line of this program.
+/// Like [`plain`], but also replaces newline and tab, so that text of a peer cannot imitate an
+/// output line.
 pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_terminal_control(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Control characters and bidirectional formatting characters.
-fn steers(c: char) -> bool {
+/// Returns whether `c` is a control character or a bidirectional formatting character.
+fn is_terminal_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `true` while a line of progress is on the terminal.
-static STANDS: AtomicBool = AtomicBool::new(false);
+/// `true` while the terminal shows a progress line.
+static PROGRESS_SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// Prints progress on standard error, in place if that is a terminal.
 pub(crate) fn progress(step: Progress) {
@@ -36,23 +39,23 @@ pub(crate) fn progress(step: Progress) {
     let line = format!("{}{total}{message}", step.done);
     if io::stderr().is_terminal() {
         eprint!("\r\x1b[K{line}");
-        STANDS.store(true, Ordering::Relaxed);
+        PROGRESS_SHOWN.store(true, Ordering::Relaxed);
     } else {
         eprintln!("{line}");
     }
 }
 
-/// Clears the line of progress, if there is one.
+/// Clears the progress line, if there is one.
 pub(crate) fn progress_done() {
-    if STANDS.swap(false, Ordering::Relaxed) {
+    if PROGRESS_SHOWN.swap(false, Ordering::Relaxed) {
         eprint!("\r\x1b[K");
     }
 }
 
 /// Formats a result or an event as text. Values without a text form are printed as JSON.
-pub(crate) fn answer(answer: Value<'_>) -> String {
+pub(crate) fn result(result: Value<'_>) -> String {
     let mut text = String::new();
-    for (name, value) in answer.members() {
+    for (name, value) in result.members() {
         match name {
             "tools" | "resources" | "resourceTemplates" | "prompts" => list(&mut text, name, value),
             "content" => value.items().for_each(|block| content(&mut text, block)),
@@ -70,12 +73,12 @@ pub(crate) fn answer(answer: Value<'_>) -> String {
                     line(&mut text, value.as_str().unwrap_or(value.raw()));
                 }
             }
-            "event" => event(&mut text, answer),
+            "event" => event(&mut text, result),
             _ => {}
         }
     }
-    // A tool may say all in its structure.
-    match answer.get("structuredContent") {
+    // A tool result may have structured content only.
+    match result.get("structuredContent") {
         Some(structure) if text.is_empty() => line(&mut text, structure.raw()),
         _ => {}
     }
@@ -99,7 +102,8 @@ fn list(text: &mut String, name: &str, entries: Value<'_>) {
         let key = ["uri", "uriTemplate", "name"].into_iter().find_map(|k| entry.get(k)?.as_str());
         plain(key.unwrap_or_default()).replace(['\n', '\t'], " ")
     };
-    let width = entries.items().map(|e| label(e).chars().count()).max().unwrap_or_default().min(WIDEST);
+    let width =
+        entries.items().map(|e| label(e).chars().count()).max().unwrap_or_default().min(MAX_NAME_WIDTH);
     for entry in entries.items() {
         let about = ["description", "title"].into_iter().find_map(|k| entry.get(k)?.as_str());
         let about = plain(about.unwrap_or_default());

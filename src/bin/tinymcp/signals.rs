@@ -4,7 +4,8 @@
 //! does not receive the signal; then it ends this program as the signal would have. A second signal
 //! does so at once.
 //!
-//! Invariant: the connection given to [`end`] ends before this program does.
+//! Invariant: the connection of the builder given to [`install`] is closed before the process
+//! exits.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -15,13 +16,13 @@ use std::thread;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tinymcp::{Abort, ClientBuilder};
 
-use super::Fault;
+use super::Result;
 
 /// The received signal; 0 before.
-static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+static RECEIVED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Makes a signal end the connection of this builder.
-pub(crate) fn end(client: ClientBuilder) -> Result<ClientBuilder, Fault> {
+/// Installs the signal handlers; a signal closes the connection of this builder.
+pub(crate) fn install(client: ClientBuilder) -> Result<ClientBuilder> {
     let abort = Abort::new();
     let client = client.abort(&abort);
     watch(abort).map_err(|e| format!("signals cannot be caught: {e}"))?;
@@ -29,18 +30,18 @@ pub(crate) fn end(client: ClientBuilder) -> Result<ClientBuilder, Fault> {
 }
 
 fn watch(abort: Abort) -> io::Result<()> {
-    let (mut told, tell) = UnixStream::pair()?;
-    let (came, again) = (CAME.get_or_init(Arc::default), Arc::new(AtomicBool::new(false)));
+    let (mut receiver, sender) = UnixStream::pair()?;
+    let (received, second) = (RECEIVED.get_or_init(Arc::default), Arc::new(AtomicBool::new(false)));
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(&again))?;
-        signal_hook::flag::register(signal, Arc::clone(&again))?;
-        signal_hook::flag::register_usize(signal, Arc::clone(came), signal.unsigned_abs() as usize)?;
-        signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&second))?;
+        signal_hook::flag::register(signal, Arc::clone(&second))?;
+        signal_hook::flag::register_usize(signal, Arc::clone(received), signal.unsigned_abs() as usize)?;
+        signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
     }
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        if told.read_exact(&mut [0]).is_ok() {
+        if receiver.read_exact(&mut [0]).is_ok() {
             abort.abort();
-            let signal = CAME.get().map_or(0, |came| came.load(Ordering::SeqCst));
+            let signal = received_signal();
             let signal = i32::try_from(signal).unwrap_or(SIGTERM);
             // The parent process sees the signal as the reason.
             if signal_hook::low_level::emulate_default_handler(signal).is_err() {
@@ -51,11 +52,13 @@ fn watch(abort: Abort) -> io::Result<()> {
     Ok(())
 }
 
-/// Does not return after a signal: a later error is a consequence of the signal and is not
-/// reported.
-pub(crate) fn wait_if_one_came() {
-    let came = || CAME.get().is_some_and(|came| came.load(Ordering::SeqCst) != 0);
-    while came() {
+fn received_signal() -> usize {
+    RECEIVED.get().map_or(0, |received| received.load(Ordering::SeqCst))
+}
+
+/// Blocks if a signal was received, so that an error caused by the signal is not reported.
+pub(crate) fn park_if_signalled() {
+    while received_signal() != 0 {
         thread::park();
     }
 }
