@@ -1,54 +1,55 @@
 //! Worker pool: named threads behind one bounded queue.
 //!
-//! The pool starts workers on demand and ends idle ones. A submitter blocks while the queue is
-//! full, or gets its job back. Panics of jobs are caught. The pool never stops a running job and
-//! never joins a thread.
+//! Runs jobs on at most [`PoolSize::workers`] threads. Threads start on demand and end when idle. A
+//! full queue blocks `submit` and fails `try_submit`. A panic ends only its job. The pool never
+//! stops a running job and never joins a thread.
 //!
 //! # Life of a job
 //!
 //! Accepted (`Ok` from a submit) → queued → taken by a worker, or returned by [`Pool::withdraw`] →
-//! run once. Workers take jobs in order of acceptance. A refused job is returned to its submitter
-//! and was never in the queue.
+//! run once. Workers take jobs in the order of acceptance. A refused job was never queued and is
+//! returned to its submitter.
 //!
 //! # Life of a worker
 //!
-//! A submit starts a worker if no worker is parked and fewer threads run than allowed. The worker
-//! takes jobs until the queue is empty, yields once, checks again, then parks. A worker that stays
+//! A submit starts a worker if no worker is parked and the limit is not reached. A worker runs jobs
+//! until the queue is empty, yields once, checks the queue again, then parks. A worker that stays
 //! parked for [`PoolSize::idle`] ends, except the last one, which stays until the pool is closed.
-//! So the next call of an idle server need not start a thread, and after the first job no submit
-//! can fail because the system has no thread.
+//! So the next call does not have to start a thread, and after the first job no submit fails
+//! because a thread cannot start.
 //!
 //! # Closing
 //!
 //! [`Pool::close`], or dropping the last handle, refuses new jobs. Queued jobs still run, and each
-//! worker ends when the queue is empty. Nothing is joined: a job that never returns keeps its
-//! thread and the pool's memory, but blocks no other job. A process that waits for its jobs before
-//! it exits calls [`Pool::wait_idle`] with a deadline.
+//! worker ends when the queue is empty. Threads are not joined: a job that never returns keeps its
+//! thread and the pool's memory, and blocks no other job. Before the process exits, call
+//! [`Pool::wait_idle`] with a deadline; threads that are still busy end with the process.
 //!
 //! # Invariants (hold whenever the lock is free)
 //!
 //! 1. `queue.len() <= capacity`.
-//! 2. `live` has one bit per thread that was started and has not decided to end; never more than
-//!    `workers` bits. A worker clears its bit in the same critical section in which it saw the
-//!    queue empty.
-//! 3. The queue is empty or `live` is not: jobs are pushed only after a worker was found or
-//!    started, and by 2 a worker leaves only an empty queue.
+//! 2. `live` has one bit for each thread that was started and has not decided to end, so at most
+//!    `workers` bits. A worker clears its bit in the critical section in which it saw the queue
+//!    empty.
+//! 3. If the queue is not empty, `live` is not zero: jobs are pushed only after a worker was found
+//!    or started, and by 2 a worker ends only when the queue is empty.
 //! 4. `parked ⊆ live`. A worker sets its bit in the critical section in which it saw the queue
-//!    empty, right before it parks. Another thread that clears the bit unparks that worker
-//!    afterwards; because of the token of `unpark` the worker need not be parked yet.
-//! 5. No lost wake-up: each push clears one parked bit if there is one. So when a job is queued,
+//!    empty, right before it parks. Another thread that clears the bit unparks the worker
+//!    afterwards. An `unpark` before `park` is not lost, because it leaves a token.
+//! 5. No wake-up is lost: each push clears one parked bit if there is one. So when a job is queued,
 //!    either no worker is parked and every live worker checks the queue before it parks (4), or a
-//!    worker that was chosen for this job or an earlier one will check it.
-//! 6. No submitter blocks forever while there is room. `waiting` counts the threads in
-//!    `wait_for_room`, `eager` those of them that wait without a timeout; `called` is set while a
-//!    notified one has not taken the lock yet. A job that leaves the queue notifies one, unless one
-//!    is called already, or none is eager and the queue is more than half full. A called submitter
-//!    notifies the next one if there is room for two. A wait with a timeout ends by itself. `called`
-//!    is set only while `waiting` is not zero, and each waiter clears it when it wakes.
+//!    worker has been chosen for this job or an earlier one and checks the queue when it wakes.
+//! 6. No submitter blocks forever while the queue has room. `waiting` counts the submitters in
+//!    `wait_for_room`, `impatient` those of them that wait without a timeout. `wake_pending` is set
+//!    while a notified submitter does not hold the lock yet. A job that leaves the queue notifies
+//!    one submitter, unless `wake_pending` is set, or none is impatient and the queue is more than
+//!    half full. A notified submitter notifies the next one if there is room for two. A wait with a
+//!    timeout ends by itself. `wake_pending` is set only while `waiting` is not zero, and each
+//!    submitter clears it when it wakes.
 //! 7. `running` counts the workers between taking a job and the end of that job.
-//! 8. Jobs, and the destructors of jobs, run with the lock free. Nothing in a critical section can
-//!    panic except the caller's closure in `withdraw`, which runs before anything is changed; so a
-//!    poisoned lock guards a sound state, and poison is ignored.
+//! 8. Jobs and their destructors run without the lock. In a critical section only the caller's
+//!    closure of `withdraw` can panic, and it runs before the state changes. So the state behind a
+//!    poisoned lock is valid, and [`lock`] ignores the poison.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -63,15 +64,15 @@ use crate::sync::{lock, wait, wait_for};
 #[cfg(test)]
 mod tests;
 
-/// Workers are numbered by the bits of one word.
+/// Upper bound of [`PoolSize::workers`]: each worker has one bit of a word.
 const MAX_WORKERS: usize = u64::BITS as usize;
 
-/// Time for which a submitter with a full queue waits until the queue is half empty. After it, any
-/// room will do.
+/// Time for which a submitter waits until a full queue is half empty. After it, the submitter takes
+/// the first free place.
 ///
-/// A wake-up for every job costs a system call and two context switches per job. Without it, a full
-/// pool on two idle cores ran jobs of 2 to 20 µs a fifth faster; the gain is smaller on a busy
-/// machine. A submitter behind slow jobs loses at most this time.
+/// A wake-up for each job costs a system call and two context switches. Without it, a full pool on
+/// two idle cores ran jobs of 2 to 20 µs a fifth faster. The gain is smaller on a busy machine, and
+/// empty jobs run slower. A submitter behind slow jobs loses at most this time.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Bounds of a pool.
@@ -92,9 +93,9 @@ pub(crate) struct PoolSize {
 pub(crate) enum Refusal {
     /// The queue has no room.
     Full,
-    /// The pool takes no more jobs.
+    /// The pool is closed.
     Closed,
-    /// There is no worker and the system cannot start a thread. Only possible before the first job.
+    /// There is no worker and a thread cannot start. Only possible before the first job.
     NoThread,
 }
 
@@ -112,16 +113,16 @@ impl<J> fmt::Debug for Refused<J> {
     }
 }
 
-/// A call of [`guard`] ended by a panic. The panic text is dropped, because it may contain data
-/// that peers must not see.
+/// A call of [`guard`] panicked. The panic message is dropped, because it may contain data that no
+/// peer may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Panicked;
 
-/// Runs `f`; a panic becomes an `Err`. Built with `panic = "abort"`, a panic ends the process.
+/// Runs `f` and converts a panic to an `Err`. With `panic = "abort"` a panic ends the process.
 pub(crate) fn guard<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|payload| {
-        // A payload may be any value, so its destructor may panic as well. The payload of that
-        // panic is leaked.
+        // A payload may be any value, so its destructor may panic. The payload of the second panic
+        // is leaked, because its destructor could panic again.
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             std::mem::forget(again);
         }
@@ -129,9 +130,9 @@ pub(crate) fn guard<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
     })
 }
 
-/// A handle to the pool; clones are cheap and lead to the same pool.
+/// A handle to the pool. Clones share the pool.
 pub(crate) struct Pool<J: Send + 'static> {
-    handle: Arc<Handle<J>>,
+    handle: Arc<CloseOnDrop<J>>,
 }
 
 #[cfg(test)]
@@ -141,12 +142,12 @@ impl<J: Send + 'static> Clone for Pool<J> {
     }
 }
 
-/// Shared by all handles and by no worker, so that it is dropped with the last handle.
-struct Handle<J: Send + 'static> {
+/// Shared by all handles and by no worker: it is dropped with the last handle, and closes the pool.
+struct CloseOnDrop<J: Send + 'static> {
     shared: Arc<Shared<J>>,
 }
 
-impl<J: Send + 'static> Drop for Handle<J> {
+impl<J: Send + 'static> Drop for CloseOnDrop<J> {
     fn drop(&mut self) {
         self.shared.close();
     }
@@ -165,29 +166,30 @@ struct Shared<J> {
 struct State<J> {
     queue: VecDeque<J>,
     closed: bool,
-    /// Bit n: worker n has a thread.
+    /// Bit n is set while worker n has a thread.
     live: u64,
-    /// Bit n: worker n is parked, or about to park, and not chosen for a job.
+    /// Bit n is set while worker n is parked or about to park, and not chosen for a job.
     parked: u64,
-    /// Thread of worker n, to unpark it.
+    /// Threads by number of worker, to unpark them.
     threads: Vec<Option<Thread>>,
+    /// Number of workers that run a job.
     running: usize,
-    /// Submitters waiting for room.
+    /// Number of submitters that wait for room.
     waiting: usize,
-    /// Number of them that wait without a timeout.
-    eager: usize,
-    /// One of them was notified and has not taken the lock yet.
-    called: bool,
-    /// Threads in `wait_idle`.
+    /// Number of them that wait without a timeout, because their [`PATIENCE`] has passed.
+    impatient: usize,
+    /// One of them was notified and does not hold the lock yet.
+    wake_pending: bool,
+    /// Number of threads in `wait_idle`.
     watching: usize,
 }
 
 impl<J: Send + 'static> Pool<J> {
-    /// A pool that calls `run` for every job. Starts no thread yet.
+    /// Creates a pool that calls `run` for each job. Starts no thread yet.
     ///
     /// A panic of `run` ends only that job; to observe it, call [`guard`] inside `run`. Inside
-    /// `run` only `try_submit` may add jobs, because a worker that waits for room could wait for
-    /// itself.
+    /// `run`, add jobs only with `try_submit`: a worker that blocks for room could deadlock the
+    /// pool.
     pub(crate) fn new(size: PoolSize, run: impl Fn(J) + Send + Sync + 'static) -> Pool<J> {
         let size = PoolSize { workers: size.workers.clamp(1, MAX_WORKERS), queue: size.queue.max(1), ..size };
         let shared = Shared {
@@ -201,26 +203,27 @@ impl<J: Send + 'static> Pool<J> {
                 threads: vec![None; size.workers],
                 running: 0,
                 waiting: 0,
-                eager: 0,
-                called: false,
+                impatient: 0,
+                wake_pending: false,
                 watching: 0,
             }),
             room: Condvar::new(),
             quiet: Condvar::new(),
         };
-        Pool { handle: Arc::new(Handle { shared: Arc::new(shared) }) }
+        Pool { handle: Arc::new(CloseOnDrop { shared: Arc::new(shared) }) }
     }
 
-    /// Queues one job, or returns it at once.
+    /// Queues one job, or returns it without blocking.
     ///
     /// # Errors
     ///
-    /// The queue is full, the pool is closed, or no thread can be started.
+    /// The queue is full, the pool is closed, or a thread cannot start.
     pub(crate) fn try_submit(&self, job: J) -> Result<(), Refused<J>> {
         self.try_submit_before(job, usize::MAX)
     }
 
-    /// The same if fewer than `before` jobs are queued, so that some room is left for other jobs.
+    /// Like [`Pool::try_submit`], but the queue counts as full from `before` jobs on, so that some
+    /// room is left for other jobs.
     ///
     /// # Errors
     ///
@@ -229,12 +232,10 @@ impl<J: Send + 'static> Pool<J> {
         let shared = &self.handle.shared;
         let state = shared.lock();
         if state.closed {
-            let why = Refusal::Closed;
-            return Err(Refused { job, why });
+            return Err(Refused { job, why: Refusal::Closed });
         }
         if state.queue.len() >= shared.size.queue.min(before) {
-            let why = Refusal::Full;
-            return Err(Refused { job, why });
+            return Err(Refused { job, why: Refusal::Full });
         }
         shared.push(state, job)
     }
@@ -243,27 +244,27 @@ impl<J: Send + 'static> Pool<J> {
     ///
     /// # Errors
     ///
-    /// The pool is closed, also while this waits, or no thread can be started.
+    /// The pool is closed, also while this blocks, or a thread cannot start.
     pub(crate) fn submit(&self, job: J) -> Result<(), Refused<J>> {
         let shared = &self.handle.shared;
         let state = shared.wait_for_room(shared.lock());
         if state.closed {
-            let why = Refusal::Closed;
-            return Err(Refused { job, why });
+            return Err(Refused { job, why: Refusal::Closed });
         }
         shared.push(state, job)
     }
 
     /// Queues all `jobs` in order; blocks while the queue is full.
     ///
-    /// Jobs are queued in groups as large as the room. `jobs` keeps its allocation. After a wait,
-    /// jobs that are no longer `wanted` are dropped.
+    /// Queues as many jobs at once as the queue has room for. `jobs` keeps its allocation. After a
+    /// wait, drops the jobs for which `wanted` returns false.
     ///
     /// # Errors
     ///
-    /// As [`Pool::submit`]; the jobs not accepted stay in `jobs`, in order.
+    /// As [`Pool::submit`]. The jobs that were not accepted stay in `jobs`, in order.
     pub(crate) fn submit_all(&self, jobs: &mut Vec<J>, wanted: impl Fn(&J) -> bool) -> Result<(), Refusal> {
-        // Both conversions keep the buffer; a deque loses its front without moving the rest.
+        // Both conversions keep the buffer. `VecDeque` removes from the front without moving the
+        // remaining jobs.
         let mut rest = VecDeque::from(std::mem::take(jobs));
         let result = self.handle.shared.push_all(&mut rest, &wanted);
         *jobs = Vec::from(rest);
@@ -290,7 +291,7 @@ impl<J: Send + 'static> Pool<J> {
             }
         }
         if !taken.is_empty() {
-            if state.call_submitter(shared.size.queue) {
+            if state.must_wake_submitter(shared.size.queue) {
                 shared.room.notify_one();
             }
             state.notify_if_quiet(&shared.quiet);
@@ -298,7 +299,8 @@ impl<J: Send + 'static> Pool<J> {
         taken
     }
 
-    /// Refuses new jobs. Queued jobs still run; blocked submitters get their jobs back.
+    /// Closes the pool: refuses new jobs, and returns the jobs of blocked submitters. Queued jobs
+    /// still run.
     pub(crate) fn close(&self) {
         self.handle.shared.close();
     }
@@ -319,19 +321,19 @@ impl<J: Send + 'static> Pool<J> {
         state.is_quiet()
     }
 
-    /// Jobs accepted and not yet taken by a worker.
+    /// Returns the number of queued jobs.
     #[cfg(test)]
     pub(crate) fn queued(&self) -> usize {
         self.handle.shared.lock().queue.len()
     }
 
-    /// Jobs being run now.
+    /// Returns the number of running jobs.
     #[cfg(test)]
     pub(crate) fn running(&self) -> usize {
         self.handle.shared.lock().running
     }
 
-    /// Threads started that have not ended.
+    /// Returns the number of threads.
     #[cfg(test)]
     pub(crate) fn threads(&self) -> usize {
         self.handle.shared.lock().live.count_ones() as usize
@@ -349,17 +351,17 @@ impl<J> State<J> {
         }
     }
 
-    /// Returns whether the caller must notify a submitter.
-    fn call_submitter(&mut self, capacity: usize) -> bool {
-        let call = self.waiting > 0 && !self.called && (self.eager > 0 || self.queue.len() <= capacity / 2);
-        self.called |= call;
-        call
+    /// Returns whether to notify a submitter; the caller must then do so.
+    fn must_wake_submitter(&mut self, capacity: usize) -> bool {
+        let has_room = self.impatient > 0 || self.queue.len() <= capacity / 2;
+        let wake = self.waiting > 0 && !self.wake_pending && has_room;
+        self.wake_pending |= wake;
+        wake
     }
 
-    /// Chooses the parked worker with the lowest number. The caller must unpark it.
-    ///
-    /// The lowest, so that light traffic uses the same few threads and the others become idle.
-    fn choose(&mut self) -> Option<Thread> {
+    /// Clears the parked bit with the lowest number and returns its thread, which the caller must
+    /// unpark. With the lowest number, light traffic uses the same few threads and the others end.
+    fn choose_parked(&mut self) -> Option<Thread> {
         if self.parked == 0 {
             return None;
         }
@@ -383,30 +385,29 @@ impl<J: Send + 'static> Shared<J> {
         }
         state.waiting += 1;
         state = wait_for(&self.room, state, PATIENCE);
-        state.called = false;
+        state.wake_pending = false;
         while !state.closed && state.queue.len() >= capacity {
-            state.eager += 1;
+            state.impatient += 1;
             state = wait(&self.room, state);
-            state.eager -= 1;
-            state.called = false;
+            state.impatient -= 1;
+            state.wake_pending = false;
         }
         state.waiting -= 1;
-        if state.queue.len() + 1 < capacity && state.call_submitter(capacity) {
+        if state.queue.len() + 1 < capacity && state.must_wake_submitter(capacity) {
             self.room.notify_one();
         }
         state
     }
 
-    /// Queues one job, for which there is room, and wakes or starts a worker.
+    /// Queues one job and unparks or starts a worker. The queue must have room.
     fn push(self: &Arc<Self>, mut state: MutexGuard<'_, State<J>>, job: J) -> Result<(), Refused<J>> {
-        let chosen = state.choose();
+        let chosen = state.choose_parked();
         if chosen.is_none() && self.start_worker(&mut state).is_err() && state.live == 0 {
-            let why = Refusal::NoThread;
-            return Err(Refused { job, why });
+            return Err(Refused { job, why: Refusal::NoThread });
         }
         state.queue.push_back(job);
         drop(state);
-        // After the unlock, or the worker would wake up and wait for the lock.
+        // Unpark after unlocking: otherwise the worker wakes up and blocks on the lock.
         if let Some(thread) = chosen {
             thread.unpark();
         }
@@ -430,9 +431,9 @@ impl<J: Send + 'static> Shared<J> {
                 continue;
             }
             let count = jobs.len().min(self.size.queue - state.queue.len());
-            let mut summoned = 0;
-            while summoned < count {
-                match state.choose() {
+            let mut woken = 0;
+            while woken < count {
+                match state.choose_parked() {
                     Some(thread) => chosen.push(thread),
                     None => match self.start_worker(&mut state) {
                         Ok(true) => {}
@@ -441,7 +442,7 @@ impl<J: Send + 'static> Shared<J> {
                         Err(_) => break,
                     },
                 }
-                summoned += 1;
+                woken += 1;
             }
             state.queue.extend(jobs.drain(..count));
             drop(state);
@@ -450,10 +451,10 @@ impl<J: Send + 'static> Shared<J> {
         Ok(())
     }
 
-    /// Starts one more worker if the size allows. Returns whether it did.
+    /// Starts a worker if the limit is not reached. Returns whether a worker was started.
     ///
-    /// The lock is held meanwhile, for some tens of microseconds, so that a failure to start the
-    /// first worker is known before its job is queued.
+    /// The lock stays held, for some tens of microseconds, so that a failure to start the first
+    /// worker is known before its job is queued.
     fn start_worker(self: &Arc<Self>, state: &mut State<J>) -> io::Result<bool> {
         let worker = state.live.trailing_ones() as usize;
         if worker >= self.size.workers {
@@ -478,12 +479,12 @@ impl<J: Send + 'static> Shared<J> {
         loop {
             if let Some(job) = state.queue.pop_front() {
                 state.running += 1;
-                let call = state.call_submitter(self.size.queue);
+                let wake = state.must_wake_submitter(self.size.queue);
                 drop(state);
-                if call {
+                if wake {
                     self.room.notify_one();
                 }
-                // The panic has been reported by the hook, and the job's owner guards inside.
+                // OK to drop: the panic hook has reported it. `run` may call `guard` itself.
                 let _ = guard(|| (self.run)(job));
                 idle_since = None;
                 yielded = false;
@@ -493,31 +494,31 @@ impl<J: Send + 'static> Shared<J> {
                 continue;
             }
             if !yielded {
-                // On one processor the next job usually comes from a thread that could not run yet.
-                // To park and be woken for it would take a tenth of a short call.
+                // With one processor the next job usually comes from a thread that is runnable but
+                // could not run yet. Parking and unparking costs 10 % of a short call.
                 yielded = true;
                 drop(state);
                 thread::yield_now();
                 state = self.lock();
                 continue;
             }
-            let alone = state.live == bit;
+            let last = state.live == bit;
             let since = *idle_since.get_or_insert_with(Instant::now);
             let left = self.size.idle.saturating_sub(since.elapsed());
-            if state.closed || (left.is_zero() && !alone) {
+            if state.closed || (left.is_zero() && !last) {
                 state.live &= !bit;
                 state.threads[worker] = None;
                 return;
             }
             state.parked |= bit;
             drop(state);
-            if alone {
+            if last {
                 thread::park();
             } else {
                 thread::park_timeout(left);
             }
             state = self.lock();
-            // After a timeout or a spurious wake-up the bit is still set.
+            // The bit is still set after a timeout or a spurious wake-up.
             state.parked &= !bit;
         }
     }
@@ -527,7 +528,7 @@ impl<J: Send + 'static> Shared<J> {
         let mut state = self.lock();
         state.closed = true;
         let mut parked = Vec::new();
-        while let Some(thread) = state.choose() {
+        while let Some(thread) = state.choose_parked() {
             parked.push(thread);
         }
         drop(state);

@@ -104,8 +104,8 @@ fn nothing() -> Task {
 }
 
 /// Submitters that wait for any room.
-fn eager(pool: &Pool<Task>) -> usize {
-    pool.handle.shared.lock().eager
+fn impatient(pool: &Pool<Task>) -> usize {
+    pool.handle.shared.lock().impatient
 }
 
 fn parked<J: Send + 'static>(pool: &Pool<J>) -> u32 {
@@ -322,12 +322,12 @@ fn withdrawing_makes_room_for_waiting_submitters() {
             aside(move || pool.submit(nothing()).is_ok())
         })
         .collect();
-    until(|| eager(&pool) == 2);
+    until(|| impatient(&pool) == 2);
     assert_eq!(pool.withdraw(&mut |_| true).len(), 2);
     for submitter in submitters {
         assert!(next(&submitter));
     }
-    assert_eq!((pool.queued(), eager(&pool)), (2, 0));
+    assert_eq!((pool.queued(), impatient(&pool)), (2, 0));
     gate.open();
 }
 
@@ -337,7 +337,7 @@ fn withdrawing_the_last_job_is_seen_by_wait_idle() {
     pool.submit(nothing()).unwrap();
     until(|| parked(&pool) == 1);
     // A worker that was chosen and takes its time.
-    let slow = pool.handle.shared.lock().choose().unwrap();
+    let slow = pool.handle.shared.lock().choose_parked().unwrap();
     pool.submit(nothing()).unwrap();
     let watcher = {
         let pool = pool.clone();
@@ -358,7 +358,7 @@ fn a_submitter_waits_for_no_more_than_one_place() {
         let pool = pool.clone();
         aside(move || pool.submit(nothing()).is_ok())
     };
-    until(|| eager(&pool) == 1);
+    until(|| impatient(&pool) == 1);
     first.open();
     assert!(next(&submitter));
     assert_eq!((pool.running(), pool.queued()), (1, 8));
@@ -381,7 +381,7 @@ fn every_waiting_submitter_gets_free_room() {
                     aside(move || pool.submit(nothing()).is_ok())
                 })
                 .collect();
-            until(|| eager(&pool) == 2);
+            until(|| impatient(&pool) == 2);
             first.open();
             for submitter in submitters {
                 assert!(next(&submitter));
@@ -413,7 +413,7 @@ fn closing_wakes_submitters_and_runs_what_was_accepted() {
         let mut jobs: Vec<Task> = (0..5).map(|_| count(&ran)).collect();
         aside(move || (pool.submit_all(&mut jobs, |_| true), jobs.len()))
     };
-    until(|| eager(&pool) == 2);
+    until(|| impatient(&pool) == 2);
     pool.close();
     assert_eq!(next(&one), Err(Refusal::Closed));
     assert_eq!(next(&many), (Err(Refusal::Closed), 5));
