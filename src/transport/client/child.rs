@@ -1,25 +1,28 @@
 //! Child process as a server: pipes, stderr and shutdown.
 //!
-//! Starts a program in a process group of its own, reads and writes its pipes, keeps the end of its
-//! stderr, and shuts it down step by step. The client decides whether to start it again.
+//! Starts a program in its own process group, reads and writes its pipes, keeps the end of its
+//! stderr, and shuts it down in steps. The client decides whether to start it again.
 //!
 //! Source: MCP basic/transports/stdio (shutdown: close the input, then SIGTERM, then SIGKILL).
 //!
-//! # The end
-//! The input is closed; [`Limits::child_exit`] later the group gets SIGTERM; after as long again
-//! SIGKILL. The child is reaped only after the group was killed: until then its process id is not
-//! reused. The rest of the group is killed as well when the child has exited by itself.
+//! # Shutdown
+//! 1. Close the input.
+//! 2. After [`Limits::child_exit`], send SIGTERM to the group.
+//! 3. After the same time again, send SIGKILL.
 //!
-//! When the child has exited, its output is read up to the bytes that are in the pipe by then. That
-//! is the end, even if a process that it started keeps the pipe open.
+//! The child is reaped only after the group was killed: until then its
+//! process id is not reused. The rest of the group is also killed if the child exits by itself.
+//!
+//! After the exit of the child, its output ends with the bytes that are then in the pipe, even if a
+//! process that the child started keeps the pipe open.
 //!
 //! # Environment
 //! A child gets the variables of [`inherited`] and those that its `Command` sets. Other variables
 //! of this process may hold secrets. `ClientBuilder::inherit_env` passes all of them on.
 //!
 //! # Threads
-//! One, of `stream.rs`, or a caller in its place: it polls the output, the captured stderr, the
-//! process itself, and the input while that is full.
+//! The reader thread of `stream.rs`, or a caller in its place, polls the output, the captured
+//! stderr, the exit of the process, and the input while that is full.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -51,9 +54,9 @@ use crate::transport::framing::{FrameSource, Input};
 
 /// Time to wait for the exit status of a child that closed its output.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// The longest pause between two looks at a child that is to exit.
-const LOOK: Duration = Duration::from_millis(10);
-/// Bytes after which a line of stderr without an end is passed on.
+/// Longest poll interval for a child that is about to exit.
+const POLL_END: Duration = Duration::from_millis(10);
+/// Longest line of stderr; a longer one is passed on in parts.
 const LONGEST_LINE: usize = 8 << 10;
 /// Time for a killed child to exit; only the kernel can delay it.
 const KILLED: Duration = Duration::from_secs(2);
@@ -63,7 +66,7 @@ const POLL_EXIT: Duration = Duration::from_secs(1);
 /// Variables of this process that a child gets, beside those that begin with `LC_`.
 const INHERITED: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "TERM", "TMPDIR", "SHELL"];
 
-/// Reports if a child gets this variable of this process by default.
+/// Returns whether a child gets this variable of this process by default.
 fn inherited(name: &OsStr) -> bool {
     INHERITED.iter().any(|known| name == *known) || name.as_encoded_bytes().starts_with(b"LC_")
 }
@@ -98,7 +101,7 @@ impl ChildConnector {
     fn limit_environment(&mut self) {
         let Some(own) = &self.own else { return };
         for (name, _) in std::env::vars_os().filter(|(name, _)| !inherited(name) && !own.contains(name)) {
-            // Removing the others keeps an `env_clear` of the caller, and the quick way of starting.
+            // Removing variables keeps an `env_clear` of the caller and the fast start of std.
             self.command.env_remove(name);
         }
     }
@@ -129,7 +132,7 @@ impl Connector for ChildConnector {
             process.end(Duration::ZERO);
             return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
         };
-        // The flag belongs to this end of the pipe, which no other process has.
+        // Non-blocking mode affects only this end of the pipe, which no other process has.
         for pipe in [Some(&input), Some(&output), errors.as_ref()].into_iter().flatten() {
             if let Err(error) = ioctl_fionbio(pipe, true) {
                 process.end(Duration::ZERO);
@@ -163,7 +166,7 @@ struct Process {
     child: Mutex<Running>,
     tail: Mutex<Vec<u8>>,
     captured: bool,
-    /// Stderr is not captured but passed on line by line, after this.
+    /// Prefix of each line of stderr, which is passed on instead of captured.
     tag: Option<Arc<str>>,
     tail_bytes: usize,
 }
@@ -193,7 +196,7 @@ impl Process {
                 return false;
             }
             std::thread::sleep(pause.min(left));
-            pause = (pause * 2).min(LOOK);
+            pause = (pause * 2).min(POLL_END);
         }
     }
 
@@ -214,7 +217,7 @@ impl Process {
         }
     }
 
-    /// Reaps a process that has exited, after everything that is left of its group.
+    /// Kills the rest of the group of an exited process, then reaps the process.
     fn reap(&self) -> Option<ExitStatus> {
         self.signal(Signal::KILL);
         let mut running = lock(&self.child);
@@ -224,7 +227,7 @@ impl Process {
         running.exit
     }
 
-    /// Ends the process if it does not end by itself, each step within `step`.
+    /// Waits `step` for the exit, then sends SIGTERM, waits `step` again, then sends SIGKILL.
     fn end(&self, step: Duration) {
         if !self.exited(step) {
             self.signal(Signal::TERM);
@@ -246,20 +249,20 @@ impl Process {
         tail.extend_from_slice(output);
         if self.tag.is_some() {
             let whole = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            // A line that does not end is cut.
+            // A line beyond the limit is passed on in parts.
             let most = if tail.len() - whole > LONGEST_LINE { tail.len() } else { whole };
             let lines: Vec<u8> = tail.drain(..most).collect();
             drop(tail);
             return self.pass_on(&lines);
         }
-        // Cut only now and then, or each line would move all of it.
+        // Cut rarely: each cut moves the whole tail.
         if tail.len() > self.tail_bytes.saturating_mul(2) {
             let cut = tail.len() - self.tail_bytes;
             tail.drain(..cut);
         }
     }
 
-    /// Writes lines of the child's stderr to ours.
+    /// Writes lines of the child's stderr to the stderr of this process.
     fn pass_on(&self, lines: &[u8]) {
         let Some(tag) = &self.tag else { return };
         let mut tagged = Vec::with_capacity(lines.len() + 64);
@@ -269,7 +272,7 @@ impl Process {
             tagged.extend_from_slice(line);
             tagged.push(b'\n');
         }
-        // OK to drop: there is nowhere to report that stderr is closed.
+        // OK to drop: a closed stderr cannot be reported.
         let _ = io::stderr().write_all(&tagged);
     }
 
@@ -357,8 +360,8 @@ impl FrameSource for ChildLines {
 struct ChildOutput {
     output: File,
     errors: Option<File>,
-    /// Read end of the socket pair that wakes this thread: readable when the input is left to it,
-    /// closed at the end.
+    /// Read end of the socket pair that wakes this thread: readable when this thread must write the
+    /// input, closed at the end.
     wake_ups: File,
     /// Readable when the child has exited, on systems that have such a descriptor.
     exit: Option<OwnedFd>,
@@ -387,7 +390,7 @@ impl Read for ChildOutput {
             if let Some(left) = self.left {
                 return self.drain(buf, left);
             }
-            // Checked before reading: a child may write without end and never a message.
+            // Checked before each read: a child may write forever without a message.
             let pause = self.by.map(|by| by.saturating_duration_since(Instant::now()));
             if pause.is_some_and(|pause| pause.is_zero()) {
                 return Err(io::ErrorKind::WouldBlock.into());
@@ -407,7 +410,7 @@ impl Read for ChildOutput {
             if wake_up {
                 let mut bytes = [0; 64];
                 match self.wake_ups.read(&mut bytes) {
-                    // Everything was closed from this side.
+                    // This side closed the connection.
                     Ok(0) => return Ok(0),
                     // Available bytes stay in the pipe until this thread checks its condition.
                     Ok(_) if self.by.is_some() => return Err(io::ErrorKind::WouldBlock.into()),
@@ -420,7 +423,7 @@ impl Read for ChildOutput {
                 match self.output.read(buf) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     read => {
-                        // The reason of an end often stands on stderr.
+                        // Programs often write the reason of their end to stderr.
                         if matches!(read, Ok(0) | Err(_)) {
                             self.read_stderr();
                         }
@@ -433,10 +436,10 @@ impl Read for ChildOutput {
 }
 
 impl ChildOutput {
-    /// Waits for any of the descriptors, for `pause` at most.
+    /// Waits until any of the descriptors is ready, for `pause` at most.
     fn poll(&mut self, pause: Option<Duration>) -> io::Result<Ready> {
         let input = self.writer.adopted();
-        // Stands in for a descriptor that does not exist; no event is requested of it.
+        // Placeholder for a descriptor that does not exist; its events are not requested.
         let none = self.output.as_fd();
         let errors = self.errors.as_ref().map(|file| (file.as_fd(), PollFlags::IN));
         let takes = input.as_deref().map(|file| (file.as_fd(), PollFlags::OUT));
@@ -475,7 +478,7 @@ impl ChildOutput {
         })
     }
 
-    /// Reads what the child left in the pipe, and nothing that others write later.
+    /// Reads the bytes that the child left in the pipe. Later bytes of other processes are ignored.
     fn drain(&mut self, buf: &mut [u8], left: u64) -> io::Result<usize> {
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
         let read = match self.output.read(buf.get_mut(..most).unwrap_or_default()) {
@@ -494,7 +497,7 @@ impl ChildOutput {
     fn read_stderr(&mut self) {
         let Some(errors) = &mut self.errors else { return };
         let mut output = [0; 4096];
-        // As much as a pipe holds: a child that never stops must not keep this thread here.
+        // At most one full pipe: a child that writes forever must not block this thread.
         for _ in 0..16 {
             match errors.read(&mut output) {
                 Ok(0) => {

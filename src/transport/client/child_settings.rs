@@ -1,18 +1,17 @@
-//! Settings of child processes. They exist on every system, so that code that uses them is
-//! portable; [`ClientBuilder::spawn`](crate::ClientBuilder::spawn) fails where child processes are
-//! not supported.
+//! Settings of child processes. They exist on all systems, so that code with them is portable.
+//! [`ClientBuilder::spawn`](crate::ClientBuilder::spawn) fails on systems other than Unix.
 
 use std::sync::Arc;
 
 /// Destination of the stderr of a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stderr {
-    /// It goes to the stderr of this process. A hub puts the server's key in front of each line.
+    /// Inherit stderr of this process. A hub prefixes each line with the server's key.
     #[default]
     Inherit,
-    /// Its end is kept: [`Limits::stderr_bytes`](crate::Limits::stderr_bytes).
+    /// Capture it, and keep the last [`Limits::stderr_bytes`](crate::Limits::stderr_bytes).
     Piped,
-    /// It is discarded.
+    /// Discard it.
     Null,
 }
 
@@ -21,8 +20,8 @@ pub enum Stderr {
 #[cfg_attr(not(unix), allow(dead_code, reason = "child processes are supported on Unix only"))]
 pub(crate) struct ChildSettings {
     pub stderr: Stderr,
-    /// Put in front of each line of an inherited stderr.
+    /// Prefix of each line of an inherited stderr.
     pub tag: Option<Arc<str>>,
-    /// The whole environment instead of the variables that every child gets.
+    /// Pass the whole environment instead of the default variables.
     pub inherit_env: bool,
 }

@@ -1,8 +1,8 @@
 //! Writer for a pipe that may be full, with a deadline for each sender.
 //!
 //! One sender at a time writes without blocking and polls while the pipe is full; other senders
-//! leave their frames with it. A sender whose deadline passes leaves the rest to the thread that
-//! reads the other pipe, which polls anyway. A frame is never dropped in part.
+//! queue their frames. A sender whose deadline passes leaves the rest to the reader thread, which
+//! polls the pipes anyway. A frame is never dropped in part.
 //!
 //! # Invariants
 //! - Bytes leave in the order in which frames were accepted; a frame is accepted whole or not at
@@ -25,11 +25,11 @@ use super::stream::FrameWriter;
 use crate::sync::{Condition, lock};
 
 /// Poll interval of a sender that waits for a full pipe, to notice that it was closed.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_CLOSED: Duration = Duration::from_millis(50);
 
 pub(super) struct StdinWriter {
     state: Mutex<State>,
-    /// Notified when there is room, or nothing is left to write.
+    /// Notified when the queue has room or is empty.
     moved: Condition,
     /// Write end of the socket pair that wakes the reading thread.
     wake_up: Mutex<Option<File>>,
@@ -41,25 +41,26 @@ struct State {
     pending: Vec<u8>,
     writing: bool,
     adopted: bool,
-    /// Bytes that were accepted.
-    offered: usize,
+    /// Number of accepted bytes.
+    accepted: usize,
     /// The pipe broke after the child had read from it.
     heard: bool,
 }
 
 impl State {
-    /// Drops the pipe. `unwritten` is the part of `offered` that was not written.
+    /// Drops the pipe. `unwritten` is the part of `accepted` that was not written.
     fn abandon_pipe(&mut self, pipe: &File, unwritten: usize) {
         // Unread bytes are still in the pipe. If their number is unknown, all count as read.
         let unread = usize::try_from(ioctl_fionread(pipe).unwrap_or(0)).unwrap_or(usize::MAX);
-        self.heard = self.offered.saturating_sub(unwritten) > unread;
+        self.heard = self.accepted.saturating_sub(unwritten) > unread;
         self.pipe = None;
         self.pending = Vec::new();
     }
 }
 
 impl StdinWriter {
-    /// Senders wait when about `limit` bytes are queued. `pipe` must not block.
+    /// Creates a writer. Senders block while about `limit` bytes are queued. `pipe` must be
+    /// non-blocking.
     pub(super) fn new(pipe: OwnedFd, wake_up: OwnedFd, limit: usize) -> StdinWriter {
         StdinWriter {
             state: Mutex::new(State {
@@ -67,7 +68,7 @@ impl StdinWriter {
                 pending: Vec::new(),
                 writing: false,
                 adopted: false,
-                offered: 0,
+                accepted: 0,
                 heard: false,
             }),
             moved: Condition::default(),
@@ -120,7 +121,7 @@ impl StdinWriter {
         *lock(&self.wake_up) = None;
     }
 
-    /// Wakes the thread that reads the other pipe.
+    /// Wakes the reader thread.
     pub(super) fn wake_reader(&self) {
         let mut wake_up = lock(&self.wake_up);
         // OK to drop: a full socket wakes the reader as well.
@@ -138,7 +139,7 @@ impl StdinWriter {
             if left.is_zero() || lock(&self.state).pipe.is_none() {
                 return Pushed::Full;
             }
-            wait_for(pipe.as_fd(), left.min(LOOK));
+            wait_for(pipe.as_fd(), left.min(POLL_CLOSED));
         }
     }
 }
@@ -150,7 +151,7 @@ enum Pushed {
     Broken,
 }
 
-/// Writes without waiting.
+/// Writes without blocking.
 fn push(mut pipe: &File, rest: &mut &[u8]) -> Pushed {
     while !rest.is_empty() {
         match pipe.write(rest) {
@@ -184,7 +185,7 @@ impl FrameWriter for StdinWriter {
             }
             if state.pending.is_empty() || state.pending.len() + frame.len() <= self.limit {
                 state.pending.extend_from_slice(frame);
-                state.offered = state.offered.saturating_add(frame.len());
+                state.accepted = state.accepted.saturating_add(frame.len());
                 return Ok(());
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -194,7 +195,7 @@ impl FrameWriter for StdinWriter {
             state = self.moved.wait_for(state, left);
         };
         state.writing = true;
-        state.offered = state.offered.saturating_add(frame.len());
+        state.accepted = state.accepted.saturating_add(frame.len());
         drop(state);
         let mut rest = frame;
         let mut pushed = self.write(&pipe, &mut rest, deadline);

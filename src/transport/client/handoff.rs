@@ -7,16 +7,15 @@
 //! - The reader thread owns the source at first, and always if its reads cannot be interrupted.
 //! - After it has read a response and no other caller waits, it lends the source. The next caller
 //!   that waits takes the source, reads until its response is there, and returns it.
-//! - If others wait by then, or the input has ended, the reader thread is woken; so it is by a
-//!   caller that waits without reading. Otherwise the reader thread takes over after no caller has
-//!   read for
-//!   [`PAUSE`]. A notification right after a call is therefore read up to twice that time later.
+//! - The reader thread is woken if others wait by then, if the input has ended, and by a caller
+//!   that waits without reading. Otherwise it takes over after no caller has read for [`PAUSE`]. So a
+//!   notification right after a call is read with a delay of up to twice that time.
 //!
 //! # Invariants
-//! - The source is in one place: with the reader thread, with a caller, or in [`Handoff`].
+//! - The source has one owner: the reader thread, a caller, or [`Handoff`].
 //! - Returning the source and checking for waiters happen under one lock, so a thread that starts
 //!   waiting later finds it.
-//! - No other lock is taken inside this one, and nothing is read while it is held.
+//! - While the lock is held, no other lock is taken and no frame is read.
 //! - Callers do not report the end of the input: finding its reason may take longer than their
 //!   deadline.
 
@@ -30,7 +29,7 @@ use crate::transport::framing::{FrameSource, Input};
 
 /// Time that the source is left to callers before the reader thread takes over.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Upper bound of a wait that ends with a notification.
+/// Upper bound of a wait that a notification ends.
 const LONG: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
@@ -48,7 +47,7 @@ struct State {
     caller: Option<ThreadId>,
     /// The reader thread takes the source next.
     wanted: bool,
-    /// The reader thread waits for a notification, without a pause of its own.
+    /// The reader thread waits for a notification instead of [`PAUSE`].
     asleep: bool,
     /// Number of times that a caller has read and returned the source. Callers that found their
     /// outcome without reading do not count.
@@ -133,7 +132,7 @@ impl Handoff {
     }
 }
 
-/// Source that a caller reads. Returned on drop.
+/// The source while a caller reads. Returns it when dropped.
 struct Loan<'t> {
     turns: &'t Handoff,
     sink: &'t dyn MessageHandler,

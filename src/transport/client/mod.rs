@@ -8,8 +8,8 @@
 //! A transport over streams (a child, a link) has one thread that reads and calls the handler;
 //! [`Transport::send`] only writes. Over a child that thread lends its place to a caller that waits
 //! alone ([`Transport::read_here`]). A transport over HTTP has no such thread: with
-//! [`Wait::Blocking`] the calling thread makes the exchange inside `send`, with [`Wait::Queued`] a
-//! bounded pool makes it.
+//! [`Wait::Blocking`] the calling thread performs the exchange inside `send`, with [`Wait::Queued`]
+//! a thread of a bounded pool does.
 //!
 //! # Order of calls
 //!
@@ -17,7 +17,7 @@
 //! [`Transport::close`] once, after which every `send` fails with [`Failure::Closed`].
 //!
 //! A handler may be called from any thread. It never blocks for longer than a short lock, never
-//! calls user code, and never calls a method of the transport that may wait.
+//! calls user code, and never calls a method of the transport that may block.
 //!
 //! # Invariants
 //! - A request that was sent ends exactly once: with a response, [`MessageHandler::fail`],
@@ -52,20 +52,20 @@ pub(crate) use stream::StreamTransport;
 
 /// Sends messages to one server.
 pub(crate) trait Transport: Send + Sync {
-    /// Returns what the client must know about this transport.
+    /// Returns the properties of this transport.
     fn traits(&self) -> Traits;
 
-    /// Begins to deliver. The transport keeps the handler until it is closed.
+    /// Starts delivery to the handler, which the transport holds until it is closed.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// A thread cannot start.
     fn start(&self, sink: Arc<dyn MessageHandler>) -> Result<(), Error>;
 
     /// Sends one message.
     ///
     /// # Errors
-    /// The message was not sent, or (with [`Wait::Blocking`]) its exchange failed. The request has
-    /// ended then.
+    /// The message was not sent, or its exchange failed (with [`Wait::Blocking`]). This ends the
+    /// request.
     fn send(&self, message: &Outgoing<'_>, drive: Wait<'_>) -> Result<(), Failure>;
 
     /// The response to this request is no longer wanted. A transport with
@@ -75,12 +75,12 @@ pub(crate) trait Transport: Send + Sync {
     /// The era is known. A transport that keeps a stream open for a session opens it now.
     fn settled(&self, settled: &Settled);
 
-    /// Reads on this thread and calls the handler, as long as `turn` returns a time to wait until.
-    /// Calls `turn` again after every message, at that time, and after [`Transport::look`]. Does
-    /// nothing if another thread reads.
+    /// Reads on this thread and calls the handler, as long as `turn` returns a deadline of the next
+    /// read. Calls `turn` again after each message, at that deadline, and after
+    /// [`Transport::look`]. Does nothing if another thread reads.
     fn read_here(&self, _sink: &dyn MessageHandler, _turn: &mut dyn FnMut() -> Option<Instant>) {}
 
-    /// A thread waits without reading: the reading thread must take over from callers.
+    /// A thread waits without reading: the reader thread must take over from callers.
     fn attend(&self) {}
 
     /// Interrupts the thread in [`Transport::read_here`], so that it checks its condition again.
@@ -98,8 +98,8 @@ pub(crate) trait Transport: Send + Sync {
         true
     }
 
-    /// Flushes, ends the connection and all its threads, processes and sockets by about `deadline`,
-    /// and calls [`MessageHandler::end`] if that was not done.
+    /// Flushes and ends the connection with all its threads, processes and sockets by about
+    /// `deadline`. Calls [`MessageHandler::end`] unless it was called.
     fn close(&self, deadline: Instant);
 }
 
@@ -158,22 +158,22 @@ pub(crate) enum Session {
     Within,
 }
 
-/// Thread that makes the exchange.
+/// Thread that performs the exchange.
 pub(crate) enum Wait<'a> {
-    /// The calling thread: it waits for the end of the request anyway. The transport calls the
-    /// closure on this thread after each delivery to the handler, and about every second while
-    /// nothing arrives. `false` ends the exchange.
+    /// The calling thread, which waits for the end of the request anyway. The transport calls the
+    /// closure on this thread after each delivery to the handler, and about every second while no
+    /// message arrives. `false` ends the exchange.
     Blocking(&'a mut dyn FnMut() -> bool),
-    /// Another thread: the call returns once the message is queued or sent. With a deadline in the
-    /// past it never waits: the message is queued, or refused as [`Failure::Busy`].
+    /// Another thread: `send` returns after the message is queued or sent. With a deadline in the
+    /// past it never blocks: the message is queued or fails with [`Failure::Busy`].
     Queued,
 }
 
 /// Result of the negotiation.
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
-    /// Whether there is a session: then the server may send requests and notifications at any time,
-    /// and the session is ended explicitly.
+    /// The era has sessions: the server may send requests and notifications at any time, and the
+    /// session is ended explicitly.
     pub session: bool,
     /// Headers of every message of the session, as in [`Outgoing::headers`].
     pub headers: Vec<(String, String)>,
@@ -184,8 +184,8 @@ pub(crate) trait MessageHandler: Send + Sync {
     /// Handles one message. Returns the request it responds to: the stream of that request ends.
     fn frame(&self, frame: &[u8]) -> Option<Answered>;
 
-    /// Handles one large message. The handler may take the buffer; the transport reads into what is
-    /// left.
+    /// Handles one large message. The handler may take the buffer and leave another, which the
+    /// transport reuses.
     fn large(&self, frame: &mut Vec<u8>) -> Option<Answered> {
         self.frame(frame)
     }
@@ -193,8 +193,8 @@ pub(crate) trait MessageHandler: Send + Sync {
     /// Returns whether any thread waits for a response. Takes no lock.
     fn waiting(&self) -> bool;
 
-    /// Handles a message beyond the frame limit, of which the beginning and the end are known. A
-    /// response ends its call.
+    /// Handles a message beyond the frame limit by its beginning and its end. A response ends its
+    /// call.
     fn oversized(&self, head: &[u8], tail: &[u8]);
 
     /// One request has ended without a response.
@@ -204,7 +204,7 @@ pub(crate) trait MessageHandler: Send + Sync {
     fn end(&self, failure: Failure);
 
     /// Returns the deadline of this request; `None` after it has ended. The deadline moves while
-    /// the user is asked and when progress is reported, so ask again.
+    /// the user is asked and when progress is reported, so call this again.
     fn deadline(&self, id: u64) -> Option<Instant>;
 }
 
@@ -212,21 +212,21 @@ pub(crate) trait MessageHandler: Send + Sync {
 pub(crate) struct Answered {
     /// Its id.
     pub id: u64,
-    /// The waiter to wake, unless it looks by itself.
+    /// The waiter to wake, unless it is not blocked.
     pub waking: Option<WakeUp>,
 }
 
-/// Wakes a waiter when dropped: the reader may do something before the waiter runs.
+/// Wakes a waiter when dropped, so that the reader can act before the waiter runs.
 pub(crate) struct WakeUp {
     pub who: Arc<dyn Wake>,
 }
 
 /// A waiter that can be woken.
 pub(crate) trait Wake {
-    /// Wakes every thread that waits here and calls the registered callback.
+    /// Wakes all waiting threads and calls the registered callback.
     fn wake(&self);
 
-    /// Returns whether a thread waits here.
+    /// Returns whether a thread is blocked here.
     fn sleeps(&self) -> bool;
 }
 
@@ -252,7 +252,7 @@ pub(crate) enum Failure {
     Refused {
         /// The status.
         status: u16,
-        /// A sentence for people.
+        /// A sentence for the user.
         message: String,
     },
     /// The server does not know the session and has not acted on the message.
@@ -301,7 +301,7 @@ pub(crate) trait Connector: Send {
     /// A new connection, not started.
     ///
     /// # Errors
-    /// The connection cannot be made: no such program, an invalid URL.
+    /// The connection cannot be established: no such program, an invalid URL.
     fn dial(&mut self) -> Result<Arc<dyn Transport>, Error>;
 
     /// Returns whether [`Connector::dial`] can be called again.

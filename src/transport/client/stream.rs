@@ -1,12 +1,12 @@
 //! Transport over streams: one thread reads frames and calls the handler, callers write.
 //!
-//! Joins a [`FrameSource`], a [`FrameWriter`] and a [`ProcessGuard`] to a [`Transport`], for links
-//! and for child processes.
+//! Combines a [`FrameSource`], a [`FrameWriter`] and a [`ProcessGuard`] into a [`Transport`], for
+//! links and child processes.
 //!
 //! # Threads
 //! [`Transport::start`] starts the reader. It ends with the input, or when [`ProcessGuard::end`]
-//! ends the input. Callers may read in its place (`handoff.rs`). A link over streams that may block
-//! has a second thread, which writes.
+//! ends the input. Callers may read in its place (`handoff.rs`). A link over blocking streams has a
+//! second thread, which writes.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -19,25 +19,25 @@ use super::{Failure, MessageHandler, Outgoing, Settled, Traits, Transport, Wait}
 use crate::sync::{Condition, lock};
 use crate::transport::framing::{FrameSource, Input, Link, ReplySink};
 
-/// Stack of the thread that reads: parsing does not recurse, and no user code runs there.
+/// Stack of the reader thread: parsing does not recurse, and no user code runs on it.
 const READER_STACK: usize = 128 << 10;
 
-/// Time that a failed sender waits for the reason from the thread that reads.
+/// Time that a failed sender waits for the reason from the reader thread.
 const REASON: Duration = Duration::from_millis(1500);
 
-/// Writes frames of any thread, each by its own deadline.
+/// Writes frames of any thread, each until its own deadline.
 pub(crate) trait FrameWriter: Send + Sync {
-    /// Sends one whole frame, or queues it behind earlier ones. Waits until `deadline` at most.
+    /// Sends one whole frame, or queues it after earlier ones. Blocks until `deadline` at most.
     fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure>;
 
-    /// Writes what is queued until `deadline`, then closes the stream.
+    /// Writes the queued frames until `deadline`, then closes the stream.
     fn close(&self, deadline: Instant);
 }
 
 /// Owner of the streams: a process, or nothing.
 pub(super) trait ProcessGuard: Send + Sync {
-    /// Returns the reason why the input ended. Called once, on the reading thread; may take a
-    /// moment.
+    /// Returns the reason of the end of the input. Called once, on the reader thread; may block for
+    /// a short time.
     fn last_words(&self) -> String;
 
     /// Returns output outside the protocol.
@@ -51,7 +51,7 @@ pub(super) trait ProcessGuard: Send + Sync {
     /// Interrupts a caller that reads.
     fn look(&self) {}
 
-    /// Ends the owner. Returns whether the reading thread is sure to end.
+    /// Ends the owner. Returns whether the reader thread will end, so that it can be joined.
     fn end(&self) -> bool;
 }
 
@@ -79,8 +79,8 @@ impl Over {
         why
     }
 
-    /// Returns the reason of the end. Writing fails before reading finds the reason, so a short
-    /// wait gives a better message.
+    /// Returns the reason of the end. A write fails before the reader thread finds the reason, so a
+    /// short wait gives a better error message.
     fn reason(&self, otherwise: Failure, deadline: Instant) -> Failure {
         let deadline = deadline.min(Instant::now() + REASON);
         let mut why = lock(&self.why);
@@ -146,7 +146,7 @@ impl Transport for StreamTransport {
                         Input::End => return handler.end(over.set(Failure::Closed(guard.last_words()))),
                         Input::Failed(error) => return handler.end(over.set(Failure::Io(error.to_string()))),
                     };
-                    // A thread that was answered may wait for the next answer itself.
+                    // The thread that gets this response may read its next one itself.
                     let waking = answered.and_then(|answered| answered.waking);
                     if let Some(waking) = waking {
                         if source.patient() && waking.who.sleeps() && !handler.waiting() {
@@ -202,7 +202,7 @@ impl Transport for StreamTransport {
         let ends = self.guard.end();
         let Some(running) = running else { return };
         running.sink.end(closed);
-        // The reading thread may drop the last handle of a client and get here.
+        // The reader thread may drop the last handle of a client and must not join itself.
         let this = std::thread::current().id();
         if ends && running.reader.thread().id() != this && self.handoff.caller() != Some(this) {
             // OK to drop: the reader does not panic.
@@ -211,8 +211,8 @@ impl Transport for StreamTransport {
     }
 }
 
-/// Writer for a stream whose writes cannot be interrupted: a thread of its own writes, so that
-/// senders do not block on a peer that does not read.
+/// Writer for a stream whose writes cannot be interrupted: its own thread writes, so that senders
+/// do not block longer than their deadline on a peer that does not read.
 pub(super) struct ThreadWriter {
     shared: Arc<Shared>,
     sink: Arc<dyn ReplySink>,
@@ -220,7 +220,7 @@ pub(super) struct ThreadWriter {
 
 struct Shared {
     state: Mutex<Waiting>,
-    /// The writer waits here for frames, senders wait for room.
+    /// The writer waits here for frames, senders for room.
     moved: Condition,
 }
 

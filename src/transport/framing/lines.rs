@@ -1,6 +1,6 @@
 //! Newline-delimited frames over byte streams.
 //!
-//! [`LineReader`] splits the bytes of a stream into lines; of a line beyond the limit it keeps only
+//! [`LineReader`] splits the bytes of a stream into lines. Of a line beyond the limit it keeps only
 //! the beginning and the end. [`LineSink`] combines the writes of concurrent senders: while one
 //! thread writes, the others append their frames to a buffer and return.
 //!
@@ -10,8 +10,8 @@
 //! # Invariants
 //! - `buf[start..end]` was read and not yet returned. `searched` is never before `start`, so no
 //!   byte is searched twice.
-//! - The lock of the sink is never held across a write: the writing thread has taken the stream
-//!   out.
+//! - The lock of the sink is never held across a write: the writing thread takes the stream out of
+//!   the state.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
@@ -26,43 +26,43 @@ use crate::sync::{Condition, lock};
 
 /// Bytes per read: the capacity of a Linux pipe.
 const CHUNK: usize = 64 << 10;
-/// Bytes per read at first: most calls are a few hundred bytes. One page, because all of it is
-/// touched.
+/// Bytes of the first read: one page, because `resize` writes to all of it. Most calls have a few
+/// hundred bytes.
 const FIRST: usize = 4 << 10;
-/// Some programs write it before a line. JSON must not begin with it (RFC 8259 §8.1), so it is
-/// dropped.
+/// Some programs write a byte order mark before a line. JSON must not begin with one (RFC 8259
+/// §8.1), so the reader drops it.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-/// A longer line is handed over with its buffer: to copy it would take that much memory once more.
+/// A line longer than this is passed with its buffer instead of copied, to save memory.
 pub(super) const LARGE: usize = 4 * CHUNK;
-/// Last bytes kept of a line that is too long: room for an id and a few short members.
+/// Number of last bytes kept of a line beyond the limit: room for an id and a few short members.
 const TAIL: usize = 512;
-/// Bytes of a line that do not count against its limit: the mark and a carriage return.
+/// Bytes of a line that do not count against the limit: byte order mark and carriage return.
 const UNCOUNTED: usize = BYTE_ORDER_MARK.len() + 1;
 
-/// Lines out of a byte stream.
+/// Splits a byte stream into lines.
 pub(crate) struct LineReader<R> {
     read: R,
     buf: Vec<u8>,
     start: usize,
     end: usize,
     searched: usize,
-    /// The first line end behind `start`, where [`LineReader::ready`] has found it.
+    /// Position of the first line end after `start`, if [`LineReader::ready`] has found it.
     found: Cell<Option<usize>>,
     limit: usize,
-    /// Inside a line that is too long: everything up to its newline is dropped.
+    /// The reader is inside a line beyond the limit and drops its bytes up to the newline.
     skipping: bool,
-    /// The first bytes of the line that is too long, up to the limit, and its last bytes.
+    /// First bytes of a line beyond the limit, up to the limit, and its last bytes.
     head: Vec<u8>,
     tail: Vec<u8>,
-    /// A large line by itself, and then the buffer its receiver left in exchange: the next to read
-    /// into.
+    /// A large line while the receiver has it. Afterwards the buffer that the receiver left here,
+    /// which the next read uses.
     large: Vec<u8>,
-    /// Every line since the buffer was last empty was small.
+    /// All lines since the buffer was last empty were at most [`CHUNK`] long.
     small: bool,
 }
 
 impl<R: Read> LineReader<R> {
-    /// Lines of at most `limit` bytes.
+    /// Creates a reader of lines of at most `limit` bytes.
     pub(crate) fn new(read: R, limit: usize) -> LineReader<R> {
         LineReader {
             read,
@@ -80,13 +80,13 @@ impl<R: Read> LineReader<R> {
         }
     }
 
-    /// The stream, whose bytes must not be read but here.
+    /// Returns the stream. Callers must not read from it.
     #[cfg(feature = "client")]
     pub(in crate::transport) fn stream(&mut self) -> &mut R {
         &mut self.read
     }
 
-    /// The next line of the buffer as a range, without its newline.
+    /// Takes the next whole line of the buffer, as a range without its newline.
     fn line(&mut self) -> Option<(usize, usize)> {
         let start = self.start;
         let stop = match self.found.take() {
@@ -108,20 +108,20 @@ impl<R: Read> LineReader<R> {
     /// Reads once; `Ok(0)` is the end of input.
     fn fill(&mut self) -> std::io::Result<usize> {
         if self.large.capacity() > 0 {
-            self.move_over();
+            self.adopt_returned_buffer();
         }
         if self.start == self.end {
             self.start = 0;
             self.end = 0;
             self.searched = 0;
-            // A large message must not keep its memory for ever; but while large ones follow each
-            // other, giving it back and asking for it again would cost more than the messages.
+            // Frees a large buffer only after small lines. In a series of large messages, freeing
+            // and allocating it again would cost more than parsing.
             if self.small && self.buf.capacity() > LARGE {
                 self.buf = Vec::new();
             }
             self.small = true;
         }
-        // At least one byte: nothing is read into no room, and that looks like the end of input.
+        // At least one byte: a read into an empty buffer returns 0, as at the end of input.
         let least = (CHUNK.min(self.buf.len()) / 2).max(1);
         if self.buf.is_empty() {
             self.buf.resize(FIRST, 0);
@@ -133,8 +133,8 @@ impl<R: Read> LineReader<R> {
                 self.start = 0;
             }
             if self.buf.len() - self.end < least {
-                // By a quarter: what is not needed of it was written all the same, and so takes memory. Exactly:
-                // the system's allocator keeps twice the largest piece that it was ever given back.
+                // Grow by 25 % only: `resize` writes zeros, so spare bytes take resident memory.
+                // `reserve_exact`: the allocator retains up to twice the largest freed block.
                 let grown = (self.buf.len() / 4 * 5).max(CHUNK).min(self.limit + CHUNK);
                 let grown = grown.max(self.end + CHUNK / 2);
                 self.buf.reserve_exact(grown - self.buf.len());
@@ -147,7 +147,7 @@ impl<R: Read> LineReader<R> {
                 Ok(n) => {
                     self.end += n;
                     if self.end == self.buf.len() && self.end < CHUNK {
-                        // There may be more: the next read takes all that a pipe holds.
+                        // More bytes may be available: the next read can take a whole pipe.
                         self.buf.resize(CHUNK, 0);
                     }
                     return Ok(n);
@@ -158,7 +158,7 @@ impl<R: Read> LineReader<R> {
         }
     }
 
-    /// The next line, as a range of the buffer.
+    /// Reads until a line is complete, and returns it as a range of the buffer.
     fn next_line(&mut self) -> Line {
         loop {
             while let Some((start, stop)) = self.line() {
@@ -177,7 +177,7 @@ impl<R: Read> LineReader<R> {
         }
     }
 
-    /// Drops what was read of a line that is too long, except its beginning and its end.
+    /// Drops the bytes read of a line beyond the limit, except its beginning and its end.
     fn skip(&mut self) {
         let (start, end) = (self.start, self.end);
         self.start = end;
@@ -187,23 +187,23 @@ impl<R: Read> LineReader<R> {
         }
     }
 
-    /// Keeps the beginning of a line that is too long, in the buffer that holds it: a copy would
-    /// take that much memory once more.
+    /// Keeps the beginning of a line beyond the limit, in its buffer instead of a copy, to save
+    /// memory.
     fn keep_head(&mut self, start: usize, stop: usize) {
-        self.set_apart(start, stop);
+        self.take_with_buffer(start, stop);
         self.head = std::mem::take(&mut self.large);
         self.head.truncate(self.limit);
     }
 
-    /// Keeps the last bytes of a line that is too long.
+    /// Keeps the last bytes of a line beyond the limit.
     fn keep_tail(&mut self, start: usize, stop: usize) {
         let part = self.buf.get(start..stop).unwrap_or_default();
         self.tail.extend_from_slice(part.get(part.len().saturating_sub(TAIL)..).unwrap_or_default());
         self.tail.drain(..self.tail.len().saturating_sub(TAIL));
     }
 
-    /// Takes a line out together with the buffer it stands in; what was read behind it moves.
-    fn set_apart(&mut self, start: usize, stop: usize) -> &mut Vec<u8> {
+    /// Moves a line to `large` with its buffer, and copies the bytes after it to a new buffer.
+    fn take_with_buffer(&mut self, start: usize, stop: usize) -> &mut Vec<u8> {
         let rest = self.buf.get(self.start..self.end).unwrap_or_default().to_vec();
         (self.start, self.end, self.searched) = (0, rest.len(), 0);
         self.large = std::mem::replace(&mut self.buf, rest);
@@ -212,8 +212,8 @@ impl<R: Read> LineReader<R> {
         &mut self.large
     }
 
-    /// Reads on into what was left in exchange for a large line: memory is written to again.
-    fn move_over(&mut self) {
+    /// Continues in the buffer that the receiver of a large line left, to reuse its memory.
+    fn adopt_returned_buffer(&mut self) {
         let mut next = std::mem::take(&mut self.large);
         next.clear();
         next.extend_from_slice(self.buf.get(self.start..self.end).unwrap_or_default());
@@ -269,7 +269,7 @@ impl<R: Read + Send> FrameSource for LineReader<R> {
             (self.head, self.tail) = (Vec::new(), Vec::new());
         }
         match self.next_line() {
-            Line::At(start, stop) if stop - start > LARGE => Input::Large(self.set_apart(start, stop)),
+            Line::At(start, stop) if stop - start > LARGE => Input::Large(self.take_with_buffer(start, stop)),
             Line::At(start, stop) => Input::Frame(self.buf.get(start..stop).unwrap_or_default()),
             Line::TooLong => Input::TooLong { head: &self.head, tail: &self.tail },
             Line::End => Input::End,
@@ -284,7 +284,7 @@ impl<R: Read + Send> FrameSource for LineReader<R> {
             if from == self.start {
                 self.found.set(Some(from + at));
             }
-            // A blank line is no frame: to wait behind it would hold collected answers back.
+            // A blank line is not a frame: blocking after one would delay collected responses.
             if self.skipping || !is_blank(rest.get(..at).unwrap_or_default()) {
                 return true;
             }
@@ -294,29 +294,31 @@ impl<R: Read + Send> FrameSource for LineReader<R> {
     }
 }
 
-/// Whole lines from many threads into one byte stream.
+/// Writes whole lines of any thread to one byte stream.
 pub(crate) struct LineSink {
     state: Mutex<State>,
-    /// `State::closed` for those who only look: the reading thread does before every frame.
-    gone: AtomicBool,
+    /// Copy of `State::closed` that is read without the lock: the reader thread checks it before
+    /// each frame.
+    closed: AtomicBool,
+    /// Notified after each write and when the sink is closed.
     drained: Condition,
     limit: usize,
 }
 
 struct State {
-    /// Absent while one thread has taken it to write, and once the sink is closed.
+    /// `None` while a thread writes, and after the sink is closed.
     stream: Option<Box<dyn Write + Send>>,
-    /// Frames that wait for the thread that writes.
+    /// Frames that the writing thread will write next.
     pending: Vec<u8>,
-    /// The other of the two buffers that take turns.
+    /// The second of two alternating buffers.
     spare: Vec<u8>,
-    /// Bytes that senders handed over, and those of them that were written.
+    /// Total bytes of senders, and how many of them were written.
     accepted: u64,
     written: u64,
-    /// The sink takes no more frames, and closes when `pending` is written.
+    /// The sink rejects frames and closes after `pending` is written.
     closing: bool,
     closed: bool,
-    /// Why writing failed, if the peer is not just gone.
+    /// Error of a failed write, unless the peer is only gone.
     failure: Option<std::io::Error>,
 }
 
@@ -327,7 +329,7 @@ impl State {
 }
 
 impl LineSink {
-    /// Lets at most about `limit` bytes wait before senders wait too.
+    /// Creates a sink. Senders block while about `limit` bytes are pending.
     pub(crate) fn new(stream: impl Write + Send + 'static, limit: usize) -> LineSink {
         LineSink {
             state: Mutex::new(State {
@@ -340,7 +342,7 @@ impl LineSink {
                 closed: false,
                 failure: None,
             }),
-            gone: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             drained: Condition::default(),
             limit,
         }
@@ -350,7 +352,7 @@ impl LineSink {
         lock(&self.state)
     }
 
-    /// Waits until `done` holds or no thread writes, until `until` at most.
+    /// Blocks until `done` returns true, no thread writes, or `until` has passed.
     fn wait_until(&self, until: Instant, done: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let mut state = self.state();
         while state.writing() && !done(&state) {
@@ -364,14 +366,15 @@ impl LineSink {
     }
 }
 
-/// Dropped only by a panic of the stream: nobody may wait for a thread that will not write on.
-struct Fuse<'o>(&'o LineSink);
+/// Closes the sink if the stream panics, so that no sender waits for the panicked writer. Forgotten
+/// after a normal write.
+struct CloseOnPanic<'o>(&'o LineSink);
 
-impl Drop for Fuse<'_> {
+impl Drop for CloseOnPanic<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.closed = true;
-        self.0.gone.store(true, Ordering::Release);
+        self.0.closed.store(true, Ordering::Release);
         self.0.drained.release(state);
     }
 }
@@ -395,7 +398,7 @@ impl FrameSink for LineSink {
             return;
         };
         drop(state);
-        let fuse = Fuse(self);
+        let guard = CloseOnPanic(self);
         let mut written = write(&mut *stream, frames);
         let mut state = self.state();
         state.written += frames.len() as u64;
@@ -406,26 +409,26 @@ impl FrameSink for LineSink {
             written = write(&mut *stream, &batch);
             state = self.state();
             state.written += batch.len() as u64;
-            // Kept for the next turn unless it is the rare large one.
+            // Reuse the buffer unless it is large.
             if batch.capacity() <= LARGE {
                 state.spare = batch;
                 state.spare.clear();
             }
         }
-        std::mem::forget(fuse);
+        std::mem::forget(guard);
         let alive = written.is_ok();
         state.failure = written.err().filter(|error| !is_gone(error)).or(state.failure.take());
         if alive && !state.closed {
             state.stream = Some(stream);
         } else {
             state.closed = true;
-            self.gone.store(true, Ordering::Release);
+            self.closed.store(true, Ordering::Release);
         }
         self.drained.release(state);
     }
 
     fn closed(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
+        self.closed.load(Ordering::Acquire)
     }
 
     fn failure(&self) -> Option<std::io::Error> {
@@ -438,7 +441,7 @@ impl FrameSink for LineSink {
     }
 
     fn drain(&self, until: Instant) -> bool {
-        // Frames of later senders do not count: a flood of notifications would never be written.
+        // Later frames do not count: with a flood of notifications this would never end.
         let goal = self.state().accepted;
         let state = self.wait_until(until, |state| state.written >= goal);
         state.written >= goal || !state.writing()
@@ -448,12 +451,12 @@ impl FrameSink for LineSink {
         self.state().closing = true;
         let mut state = self.wait_until(deadline, |_| false);
         if state.writing() {
-            let unread = "the client did not read them within the grace period";
+            let unread = "the peer did not read all responses within the grace period";
             state.failure = Some(std::io::Error::new(ErrorKind::TimedOut, unread));
         }
         state.closed = true;
-        self.gone.store(true, Ordering::Release);
-        // The peer reads the end of the stream although threads may still know this sink.
+        self.closed.store(true, Ordering::Release);
+        // Close the stream now, although other threads still hold this sink.
         let stream = state.stream.take();
         self.drained.release(state);
         drop(stream);

@@ -16,10 +16,10 @@ use crate::sync::lock;
 #[cfg(feature = "client")]
 use crate::transport::client::Failure;
 
-/// Frames that wait in one direction; as many short messages as a pipe holds.
+/// Queued frames in one direction: about the number of short messages in a full pipe.
 const DEPTH: usize = 256;
 
-/// A link, and the end that speaks to it.
+/// Creates a link and its other end.
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,7 +48,7 @@ pub fn memory() -> (Link, MemoryEnd) {
     (link(from_client, to_client), MemoryEnd { send: Some(to_server), receive: from_server, requests: 0 })
 }
 
-/// Two links, each the other's peer: one for a server, one for a client in the same process.
+/// Creates two connected links: one for a server, one for a client in the same process.
 pub fn memory_links() -> (Link, Link) {
     let (to_one, from_other) = bounded(DEPTH);
     let (to_other, from_one) = bounded(DEPTH);
@@ -68,23 +68,24 @@ fn link(receive: Receiver<Vec<u8>>, send: Sender<Vec<u8>>) -> Link {
 pub struct MemoryEnd {
     send: Option<Sender<Vec<u8>>>,
     receive: Receiver<Vec<u8>>,
-    /// Ids given out so far.
+    /// Number of generated ids.
     requests: u64,
 }
 
 impl MemoryEnd {
-    /// A fresh id, for requests that are made for the user.
+    /// Returns a new id, for requests of [`MemoryEnd::request`].
     pub(crate) fn next_id(&mut self) -> String {
         self.requests += 1;
         format!("request-{}", self.requests)
     }
 
-    /// Sends one message; `false` when the link is closed.
+    /// Sends one message. Returns `false` if the link is closed.
     pub fn send(&self, message: &str) -> bool {
         self.send.as_ref().is_some_and(|s| s.send(message.as_bytes().to_vec()).is_ok())
     }
 
-    /// The next message, without its newline; `None` when nothing came in time or the link closed.
+    /// Returns the next message without its newline; `None` after the timeout or if the link is
+    /// closed.
     pub fn receive(&self, timeout: Duration) -> Option<String> {
         match self.receive.recv_timeout(timeout) {
             Ok(frame) => Some(String::from_utf8_lossy(&frame).trim_end().to_owned()),
@@ -92,7 +93,7 @@ impl MemoryEnd {
         }
     }
 
-    /// Ends the input of the link; answers can still be received.
+    /// Ends the input of the link. Responses can still be received.
     pub fn finish(&mut self) {
         self.send = None;
     }
@@ -100,7 +101,7 @@ impl MemoryEnd {
 
 struct MemorySource {
     frames: Receiver<Vec<u8>>,
-    /// Disconnected when this side closes: then nothing more is read either.
+    /// Disconnected when this side closes, which ends reading as well.
     open: Receiver<()>,
     current: Vec<u8>,
 }
@@ -134,9 +135,9 @@ impl FrameSource for MemorySource {
 }
 
 struct MemorySink {
-    /// Gone when this side is closed: then the other side reads the end.
+    /// `None` after this side is closed; the other side then reads the end.
     frames: Mutex<Option<Sender<Vec<u8>>>>,
-    /// Disconnected by [`FrameSink::close`], which drops the other end of it.
+    /// Disconnected by [`FrameSink::close`], which drops `closer`.
     open: Receiver<()>,
     closer: Mutex<Option<Sender<()>>>,
 }

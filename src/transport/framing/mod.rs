@@ -1,4 +1,4 @@
-//! Frame sources and sinks: the seam between a server and its transports.
+//! Frame sources and sinks: the interface between servers, clients and their transports.
 //!
 //! A [`Link`] is a [`FrameSource`], which one thread reads, and a [`FrameSink`], which any thread
 //! writes to.
@@ -6,8 +6,8 @@
 //! # Invariants
 //! - A frame given to a [`FrameSink`] ends with a newline and contains no other.
 //! - Frames of concurrent senders never interleave.
-//! - Nothing is buffered without a bound: a source drops a frame beyond its limit, and a sink
-//!   blocks its senders.
+//! - All buffers are bounded: a source drops a frame beyond its limit, and a sink blocks its
+//!   senders.
 
 mod lines;
 mod memory;
@@ -33,7 +33,8 @@ pub(crate) use stdio::own_stdio;
 pub(crate) enum Input<'a> {
     /// One message, without its delimiter.
     Frame(&'a [u8]),
-    /// A large message. The receiver may take the buffer; the source reads into what is left here.
+    /// A large message. The receiver may take the buffer and leave another one, which the source
+    /// reuses.
     Large(&'a mut Vec<u8>),
     /// A message beyond the limit. It was skipped up to its delimiter.
     TooLong {
@@ -42,25 +43,25 @@ pub(crate) enum Input<'a> {
         /// Its last bytes, a few hundred.
         tail: &'a [u8],
     },
-    /// The peer sends nothing more.
+    /// The peer has closed its side.
     End,
     /// Reading failed.
     Failed(io::Error),
 }
 
-/// Source of frames, owned by the thread that reads.
+/// Source of frames, owned by the reader thread.
 pub(crate) trait FrameSource: Send {
     /// Waits for the next frame.
     fn next(&mut self) -> Input<'_>;
 
-    /// Waits for the next frame until `by` at most, or until the source is interrupted. `None` if
-    /// none arrived. Only where [`FrameSource::patient`] returns `true`.
+    /// Waits for the next frame until `by`, or until the source is interrupted. Returns `None` if
+    /// no frame arrived. Call it only if [`FrameSource::patient`] returns `true`.
     #[cfg(feature = "client")]
     fn next_by(&mut self, _by: Instant) -> Option<Input<'_>> {
         Some(self.next())
     }
 
-    /// Returns whether a wait for a frame can be given up, so that any thread may read.
+    /// Returns whether a wait for a frame can be interrupted, so that any thread may read.
     #[cfg(feature = "client")]
     fn patient(&self) -> bool {
         false
@@ -86,7 +87,7 @@ pub(crate) trait FrameSink: Send + Sync {
     /// Returns whether the peer is gone.
     fn closed(&self) -> bool;
 
-    /// Returns why sending failed, once, unless the peer is just gone. Frames that were not sent
+    /// Takes the error of a failed send; `None` if the peer is only gone. Frames that were not sent
     /// are lost.
     fn failure(&self) -> Option<io::Error> {
         None
@@ -95,13 +96,13 @@ pub(crate) trait FrameSink: Send + Sync {
     /// Returns whether a send would block now.
     fn congested(&self) -> bool;
 
-    /// Waits until all frames have left, until `until` at most. Returns whether they have.
+    /// Blocks until all frames are written, or until `until`. Returns whether they are written.
     fn drain(&self, _until: Instant) -> bool {
         true
     }
 
-    /// Lets frames leave until `deadline`. After that every send does nothing, and blocked senders
-    /// return.
+    /// Writes pending frames until `deadline`, then closes the sink: blocked senders return, and
+    /// later sends do nothing.
     fn close(&self, deadline: Instant);
 }
 
@@ -119,22 +120,22 @@ pub(crate) trait ReplySink: FrameSink {
     /// Withdraws an announced response: its request was cancelled.
     fn abandon(&self) {}
 
-    /// Sends without waiting for the peer; `answer` is that of an announced response. Returns
-    /// `false` if this sink cannot, and then nothing was sent.
+    /// Sends without blocking; `answer` is set for an announced response. Returns `false` if this
+    /// sink cannot do so; nothing was sent then.
     fn post(&self, _frames: &[u8], _answer: Option<Encoded>) -> bool {
         false
     }
 
-    /// Returns the authenticated principal of the requests that are answered here.
+    /// Returns the authenticated principal of the requests whose responses are sent here.
     fn principal(&self) -> Option<&str> {
         None
     }
 
-    /// Disconnects the peer, who reconnects after this time for what was sent meanwhile. Does
-    /// nothing where peers cannot reconnect.
+    /// Disconnects the peer, which reconnects after this time and then receives the messages sent
+    /// meanwhile. Does nothing if peers cannot reconnect.
     fn pause(&self, _time: Duration) {}
 
-    /// Returns the number of the HTTP exchange without which nothing sent here arrives.
+    /// Returns the number of the HTTP exchange that carries all frames of this sink.
     #[cfg(feature = "http-server")]
     fn exchange(&self) -> Option<u64> {
         None
@@ -150,8 +151,8 @@ pub struct Link {
 impl Link {
     /// Newline-delimited messages over any byte streams: a Unix socket, a serial line, a pipe.
     ///
-    /// `limits` gives the longest accepted line and the bytes that may wait for a peer that does
-    /// not read. Give the server the same limits.
+    /// `limits` gives the longest accepted line and the bytes that are buffered for a slow peer.
+    /// Use the same limits as for the server.
     pub fn lines(
         read: impl io::Read + Send + 'static,
         write: impl io::Write + Send + 'static,

@@ -19,7 +19,7 @@ pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
     use rustix::io::fcntl_dupfd_cloexec;
     use rustix::stdio::{dup2_stdin, dup2_stdout};
 
-    // Above the three standard numbers, so that a closed descriptor is never handed out again.
+    // Numbers above 2, so that a closed standard descriptor is not reused.
     let input = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(std::io::Error::from)?;
     let output = fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(std::io::Error::from)?;
     let null = std::fs::File::open("/dev/null")?;
@@ -28,13 +28,13 @@ pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
     Ok(Link::lines(BlockingFd(input), BlockingFd(output), limits))
 }
 
-/// A descriptor that blocks, whatever its flags say.
+/// Blocking reads and writes of a descriptor, also if it is in non-blocking mode.
 ///
-/// Flags belong to the open file and not to the descriptor: who started this process, or started it
-/// with the same terminal or socket, may have made it non-blocking, now or at any time later.
+/// The mode belongs to the open file description, not to the descriptor: another process with the
+/// same terminal or socket may change it at any time.
 ///
-/// It asks the system itself and not the C library, whose `read` and `write` say before and after
-/// each call whether the thread may be cancelled: four locked instructions for each answer.
+/// Uses system calls instead of the C library, whose `read` and `write` are cancellation points:
+/// they cost four locked instructions for each response.
 #[cfg(unix)]
 struct BlockingFd(std::os::fd::OwnedFd);
 
@@ -42,7 +42,7 @@ struct BlockingFd(std::os::fd::OwnedFd);
 impl BlockingFd {
     #[cold]
     fn wait(&self, error: rustix::io::Errno, ready: rustix::event::PollFlags) -> std::io::Result<()> {
-        // The second name is another number on some systems.
+        // On some systems these two errors have different numbers.
         if error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::WOULDBLOCK {
             return Err(error.into());
         }
@@ -82,7 +82,7 @@ impl std::io::Write for BlockingFd {
     }
 }
 
-/// Takes standard input and output; where there is no `dup2`, a handler must not print.
+/// Takes standard input and output. Without `dup2`, handlers must not print.
 #[cfg(not(unix))]
 pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
     Ok(Link::lines(std::io::stdin(), std::io::stdout(), limits))
