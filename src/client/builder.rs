@@ -23,8 +23,8 @@ use super::abort::Abort;
 use super::connect::{Era, Plan};
 use super::handlers::{HandlerPool, Handlers, LogEntry};
 
-/// Builder of a client. Handlers are registered here, because the first message declares their
-/// capabilities.
+/// Builder of a [`Client`]. Register all handlers here: the client declares its capabilities in its
+/// first message.
 ///
 /// ```no_run
 /// use std::process::Command;
@@ -70,7 +70,7 @@ impl ClientBuilder {
         ClientBuilder::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
     }
 
-    /// A name for people.
+    /// Sets the display name.
     pub fn title(mut self, title: impl Into<String>) -> ClientBuilder {
         self.identity.title = Some(title.into());
         self
@@ -83,24 +83,24 @@ impl ClientBuilder {
         self
     }
 
-    /// Allows another thread to end the connection, also while it is being opened. A program that
-    /// has to exit meanwhile leaves no child process behind.
+    /// Sets an [`Abort`] that closes the connection from another thread, also while it is being
+    /// established. A child process that was started by then is terminated.
     pub fn abort(mut self, abort: &Abort) -> ClientBuilder {
         self.abort = abort.clone();
         self
     }
 
-    /// Does not validate structured results. By default a result that does not match the
-    /// `outputSchema` of its tool is an error, [`crate::ErrorKind::PeerMisbehaved`], if the list of
-    /// tools was read before. Results of a tool with an unusable schema are accepted. A served hub
-    /// does not validate the results that it passes on.
+    /// Disables the validation of structured results. By default, after the list of tools was read,
+    /// a result that does not match the `outputSchema` of its tool is an error of the kind
+    /// [`crate::ErrorKind::PeerMisbehaved`]. A schema that cannot be compiled is ignored. A served
+    /// hub does not validate the results that it passes on; its clients do.
     #[cfg(feature = "schema")]
     pub fn unchecked_results(mut self) -> ClientBuilder {
         self.checks = false;
         self
     }
 
-    /// Sets the limits. The default is the environment's ([`Limits::from_env`]).
+    /// Sets the limits. The default is [`Limits::from_env`].
     pub fn limits(mut self, limits: Limits) -> ClientBuilder {
         self.limits = Some(limits);
         self
@@ -128,8 +128,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Answers forms of the server. The response gets the form's defaults and is validated against
-    /// the form.
+    /// Sets the handler for form elicitation. The response gets the defaults of the form and is
+    /// validated against the form.
     pub fn on_form(
         mut self,
         answer: impl Fn(&Form) -> Result<FormResponse, Refusal> + Send + Sync + 'static,
@@ -138,8 +138,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Answers requests to open a web page. Show the user the address and the server, and never
-    /// open it without consent.
+    /// Sets the handler for URL elicitation. Show the URL and the name of the server, and open the
+    /// URL only after the user agrees.
     pub fn on_url(
         mut self,
         answer: impl Fn(&UrlRequest) -> Result<Action, Refusal> + Send + Sync + 'static,
@@ -148,9 +148,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Answers sampling requests with the host's model. The user should be able to review and
-    /// reject them. A response is not sent if the `_meta` of a block is not valid for
-    /// [`ToolOutput::meta`](crate::ToolOutput::meta).
+    /// Sets the handler for sampling requests. Let the user review and reject each request. A
+    /// response with a block whose `_meta` is not valid for
+    /// [`ToolOutput::meta`](crate::ToolOutput::meta) is not sent.
     pub fn on_sample(
         mut self,
         answer: impl Fn(&Sampling) -> Result<SampleResponse, Refusal> + Send + Sync + 'static,
@@ -175,43 +175,44 @@ impl ClientBuilder {
         self
     }
 
-    /// Handles log entries from this level on.
+    /// Sets the handler for log entries of this level and above.
     pub fn on_log(mut self, level: Level, f: impl Fn(&LogEntry) + Send + Sync + 'static) -> ClientBuilder {
         self.log_level = Some(level);
         self.handlers.log = Some(Box::new(f));
         self
     }
 
-    /// Handles changes of the lists that the server reports, and of subscribed resources. After a
-    /// lost session or a broken stream all of these count as changed, because notifications may
-    /// have been missed.
+    /// Sets the handler for list changes that the server reports and for updates of subscribed
+    /// resources. After a lost session or a broken stream, all of them are reported as changed,
+    /// because notifications may have been missed.
     pub fn on_change(mut self, f: impl Fn(&Change) + Send + Sync + 'static) -> ClientBuilder {
         self.handlers.change = Some(Box::new(f));
         self
     }
 
-    /// Handles the end of the connection, with its reason: a child exited, a stream broke. Not
-    /// called for an end by this client.
+    /// Sets the handler for an unexpected end of the connection, with the reason, such as the exit
+    /// of the child. Not called if this client closes the connection.
     pub fn on_end(mut self, f: impl Fn(&Error) + Send + Sync + 'static) -> ClientBuilder {
         self.handlers.end = Some(Box::new(f));
         self
     }
 
-    /// Handles lines that are not messages, shortened: stray output of the server. Also reports
-    /// that the client gave up a listen request because the server ended it too often.
+    /// Sets the handler for received text that is not a valid message, such as stray output of the
+    /// server, shortened. It also receives a message of this library when the client gives up a
+    /// listen request because the server ended it repeatedly.
     pub fn on_noise(mut self, f: impl Fn(&str) + Send + Sync + 'static) -> ClientBuilder {
         self.handlers.noise = Some(Box::new(f));
         self
     }
 
-    /// Starts a program and connects to its standard input and output. It gets a process group of
-    /// its own, which ends with the connection, and a small part of the environment: see
+    /// Starts a child process and connects to it over stdin and stdout. The child gets its own
+    /// process group, which is terminated with the connection, and a reduced environment: see
     /// [`ClientBuilder::inherit_env`].
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Io`] when there is no such program; [`crate::ErrorKind::Closed`] when it
-    /// exits before it answers, with its last words where stderr is captured;
-    /// [`crate::ErrorKind::PeerIncompatible`] when it speaks no revision that this client does;
+    /// [`crate::ErrorKind::Io`] if the program cannot be started; [`crate::ErrorKind::Closed`] if
+    /// it exits before its first response, with the end of stderr if that is captured;
+    /// [`crate::ErrorKind::PeerIncompatible`] if it supports no revision of this client;
     /// [`crate::ErrorKind::Misuse`] on systems other than Unix.
     pub fn spawn(self, command: Command) -> Result<Client, Error> {
         #[cfg(unix)]
@@ -228,13 +229,13 @@ impl ClientBuilder {
         }
     }
 
-    /// Connects over a link: a socket, a serial line, a server in this process.
+    /// Connects over a [`Link`]: a socket, a serial line, a server in this process.
     ///
-    /// A blocking read of a stream cannot be interrupted: the thread that reads lives until
-    /// the stream ends, so shut a socket down when you are done with it. No caller waits for that.
+    /// A blocking read of a stream cannot be interrupted. The reader thread ends only when the
+    /// stream ends, so shut a socket down after use. Closing the client does not wait for that.
     ///
     /// # Errors
-    /// As [`ClientBuilder::spawn`], except for the program.
+    /// As [`ClientBuilder::spawn`], except the errors about the child process.
     pub fn over(self, link: Link) -> Result<Client, Error> {
         let limits = self.chosen_limits()?;
         self.dial(limits, &mut LinkConnector(Some(Arc::new(StreamTransport::over(link)))))
@@ -251,10 +252,10 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Invalid`] for a URL or header that cannot be used;
-    /// [`crate::ErrorKind::Io`] when the server cannot be reached; [`crate::ErrorKind::Refused`]
-    /// when it rejects this client; [`crate::ErrorKind::PeerIncompatible`] when it supports no
-    /// revision of this client.
+    /// [`crate::ErrorKind::Invalid`] for an invalid URL or header; [`crate::ErrorKind::Io`] if the
+    /// connection cannot be established; [`crate::ErrorKind::Refused`] if the server rejects the
+    /// request with an HTTP status, such as 401; [`crate::ErrorKind::PeerIncompatible`] if it
+    /// supports no revision of this client.
     #[cfg(feature = "http-client")]
     pub fn connect(self, endpoint: impl Into<Endpoint>) -> Result<Client, Error> {
         let limits = self.chosen_limits()?;
@@ -285,12 +286,12 @@ impl ClientBuilder {
     }
 }
 
-/// A link exists already and cannot be opened again.
+/// Connector of an existing link, which cannot be opened again.
 struct LinkConnector(Option<Arc<dyn Transport>>);
 
 impl Connector for LinkConnector {
     fn dial(&mut self) -> Result<Arc<dyn Transport>, Error> {
-        let gone = || Error::new(crate::ErrorKind::Closed, "a link cannot be connected twice");
+        let gone = || Error::new(crate::ErrorKind::Closed, "the link cannot be reused");
         self.0.take().ok_or_else(gone)
     }
 

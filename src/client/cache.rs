@@ -53,12 +53,12 @@ impl Cache {
         Cache { max_bytes, state: Mutex::default() }
     }
 
-    /// A mark to be given to [`Cache::keep`]: what was changed since is not kept.
+    /// Returns a mark for [`Cache::keep`], which drops a result if a change was reported since.
     pub(super) fn mark(&self) -> u64 {
         lock(&self.state).changes
     }
 
-    /// The fresh answer to this order.
+    /// Returns the cached result of this request, if it has not expired.
     pub(super) fn find(&self, order: &OutgoingRequest) -> Option<Json> {
         order.shelf.as_ref()?;
         let now = Instant::now();
@@ -68,10 +68,10 @@ impl Cache {
         state.entries.iter().find(same).map(|e| e.answer.clone())
     }
 
-    /// Keeps an answer for as long as the server says, in the place of an older one.
+    /// Stores a result for the time that the server gives. Replaces an older one.
     pub(super) fn keep(&self, order: &OutgoingRequest, answer: &str, hint: CacheHint, mark: u64) {
         let Some(shelf) = &order.shelf else { return };
-        // Parameters of the caller's own may change the answer in ways that are not known here.
+        // Other parameters of the caller may change the result.
         if !order.meta.is_empty() {
             return;
         }
@@ -93,7 +93,7 @@ impl Cache {
         }
         state.drop_where(|e| e.method == entry.method && e.params == entry.params);
         while state.bytes + entry.size() > self.max_bytes {
-            // The entry that expires first is worth least.
+            // Evict the entry that expires first.
             let Some(at) = (0..state.entries.len()).min_by_key(|at| state.entries[*at].until) else { break };
             let gone = state.entries.swap_remove(at);
             state.bytes -= gone.size();
@@ -102,7 +102,7 @@ impl Cache {
         state.entries.push(entry);
     }
 
-    /// Forgets what a change makes stale; the templates go with the resources.
+    /// Drops the entries that a change makes stale; a change of resources includes templates.
     pub(super) fn forget(&self, change: &Change) {
         let mut state = lock(&self.state);
         state.changes += 1;
@@ -115,7 +115,7 @@ impl Cache {
         });
     }
 
-    /// Forgets one list: a cursor of it was refused.
+    /// Drops one list after the server rejected a cursor of it.
     pub(super) fn forget_list(&self, list: List) {
         self.forget(&match list {
             List::Tools => Change::Tools,

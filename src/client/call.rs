@@ -203,7 +203,7 @@ impl CallRun {
             if let Some(listener) = listener {
                 pending.drain_progress(listener);
             }
-            !pending.over()
+            !pending.is_finished()
         };
         let turn: Option<&mut dyn FnMut() -> bool> = if blocks { Some(&mut turn) } else { None };
         match core.send(&self.request, &envelope, Instant::now() + timeout.timeout, turn) {
@@ -214,7 +214,7 @@ impl CallRun {
                     Arc::clone(&pending).finish(Err(failure));
                 }
             }
-            Ok(()) if blocks && !pending.over() => core.give_up(&pending, Failure::Timeout),
+            Ok(()) if blocks && !pending.is_finished() => core.give_up(&pending, Failure::Timeout),
             Ok(()) => {}
         }
         if let Some(callback) = &self.on_ready {
@@ -499,7 +499,7 @@ impl CallRun {
         for (key, response) in responses {
             match response {
                 Ok(response) => _ = w.key(&key).json(&response),
-                // A refusal has no form on the wire: the call ends (client/sampling, error handling).
+                // A refusal cannot be encoded: the call ends (client/sampling, error handling).
                 Err(error) => return Some(Err(error)),
             }
         }

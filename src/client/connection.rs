@@ -306,7 +306,7 @@ impl Core {
         self.register(&pending)?;
         let envelope = Envelope::new(pending.id(), &self.card);
         let deadline = Instant::now() + timeout;
-        match self.send(request, &envelope, deadline, Some(&mut || !pending.over())) {
+        match self.send(request, &envelope, deadline, Some(&mut || !pending.is_finished())) {
             Ok(()) => Ok(pending),
             Err(failure) => {
                 self.take(pending.id());

@@ -57,9 +57,9 @@ impl HeaderParams {
         let known = lock(&self.0);
         let found = known.iter().find(|known| *known.tool == *name).map(|known| Arc::clone(&known.found));
         drop(known);
-        // Most tools have none, and then nothing need be read.
+        // Most tools have none: skip parsing.
         let Some(found) = found else { return };
-        // OK to go on without: these are members of an object that we wrote ourselves.
+        // OK to ignore an error: this client wrote the object itself.
         let Ok(params) = Doc::parse(format!("{{{}}}", order.params)) else { return };
         header::params(&found, params.root().get("arguments"), out);
     }

@@ -170,7 +170,7 @@ impl Core {
         match event {
             ServerEvent::Progress { id, done, total, message } => match self.find(id) {
                 Some(pending) => {
-                    pending.step(Progress { done, total, message: message.map(str::to_owned) });
+                    pending.push_progress(Progress { done, total, message: message.map(str::to_owned) });
                 }
                 None => self.count_late(),
             },

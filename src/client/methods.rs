@@ -176,13 +176,12 @@ impl Client {
     /// Sends a request of any method. The parameters are an object, or `null` for none. Returns the
     /// result as JSON.
     ///
-    /// Their `_meta` goes along with what the protocol puts there. It has no names of the
-    /// protocol's own: none whose prefix is reserved, as with [`ToolOutput::meta`], and no
-    /// `progressToken`, which [`Request::on_progress`] sees to.
+    /// Their `_meta` is merged with that of the protocol. It must not have a name with a reserved
+    /// prefix (see [`ToolOutput::meta`]) or a `progressToken` (see [`Request::on_progress`]).
     ///
     /// # Errors
-    /// As [`Request::wait`]; [`ErrorKind::Invalid`] for parameters that are no object, have a name
-    /// twice at any depth, or have another `_meta` than that.
+    /// As [`Request::wait`]; [`ErrorKind::Invalid`] for parameters that are not an object, have a
+    /// duplicate name at any depth, or have an invalid `_meta`.
     pub fn request(&self, method: &str, params: impl ToJson) -> Result<Json, Error> {
         self.request_method(method, params).wait()
     }
@@ -193,13 +192,13 @@ impl Client {
         Request::new(self.core(), &RequestKind::Other(method, &params), |result| Some(result.to_json()))
     }
 
-    /// Returns the state of a task that the server created for a call ([`Request::as_task`]). Ask
-    /// again after [`Task::poll_interval`] until [`crate::TaskStatus::is_over`]. Its result is, in
-    /// a session, the answer to `tasks/result`, to be had by [`Client::request`]; otherwise in
-    /// [`Task::source`].
+    /// Returns the state of a task that the server created for a call ([`Request::as_task`]). Poll
+    /// it every [`Task::poll_interval`] until [`crate::TaskStatus::is_over`]. In a session, get the
+    /// result with the method `tasks/result` ([`Client::request`]); otherwise [`Task::source`] has
+    /// it.
     ///
     /// # Errors
-    /// As [`Request::wait`]; a server that knows no such task answers with an error.
+    /// As [`Request::wait`]; an error of the server if it has no such task.
     pub fn task(&self, id: &str) -> Result<Task, Error> {
         let mut w = Writer::new();
         w.begin_object().key("taskId").string(id);
@@ -285,7 +284,7 @@ impl Client {
     /// Replaces the folders that the server may work in.
     ///
     /// # Errors
-    /// [`ErrorKind::Misuse`] when no roots were offered when the client was set up.
+    /// [`ErrorKind::Misuse`] if [`super::ClientBuilder::roots`] was not called.
     pub fn set_roots(&self, roots: impl IntoIterator<Item = Root>) -> Result<(), Error> {
         if !self.core().handlers.change_roots(roots.into_iter().collect()) {
             return Err(Error::new(
@@ -302,8 +301,8 @@ impl Client {
     }
 }
 
-/// All pages of a list. A cursor that comes twice in a row, too many pages and too many entries end
-/// it (requirement PAG-06).
+/// Reads all pages of a list. Fails if a cursor is repeated or if there are too many pages or
+/// entries (requirement PAG-06).
 fn collect<T>(
     core: &std::sync::Arc<Core>,
     list: List,
@@ -319,13 +318,13 @@ fn collect<T>(
     let mut cursor: Option<String> = None;
     let mut restarted = false;
     for _ in 0..limits.list_pages {
-        // One list is one call to whoever waits for it: its pages share the time.
+        // All pages share one timeout, because the caller sees one call.
         let timeout = fresh.map_or(limits.call_timeout, |p| p.timeout);
         let left = timeout.saturating_sub(started.elapsed());
         let request = Request::new(core, &RequestKind::List(list, cursor.as_deref()), decode).timeout(left);
         let request = if fresh.is_some() { request.fresh() } else { request };
         let page = match request.wait() {
-            // The list has changed since: what is known of it is worth nothing (caching, pages).
+            // The list has changed, so its cached pages are stale (caching, pages).
             Err(error) if error.code() == Some(INVALID_PARAMS) && cursor.is_some() && !restarted => {
                 (restarted, cursor, bytes) = (true, None, 0);
                 all.clear();
@@ -356,7 +355,7 @@ fn collect<T>(
 }
 
 impl Core {
-    /// Reads the list of tools again, whatever was kept.
+    /// Reads the list of tools again, without the cache.
     pub(super) fn refresh_tools(self: &std::sync::Arc<Self>, patience: CallTimeout) -> Result<(), Error> {
         collect(self, List::Tools, self.page_of_tools(), Some(patience)).map(|_| ())
     }

@@ -94,23 +94,24 @@ pub(crate) use {
 ///
 /// # Threads
 ///
-/// A call is written, and waited for, by the thread that makes it, which also reads what a child
-/// process sends while no other thread waits. Beside that a child process has one thread, a link
+/// The calling thread writes the request and waits for the response. While no other thread waits,
+/// it also reads the output of a child process. Beside that a child process has one thread, a link
 /// over streams that may block two, a URL two at most and one for each call that was started or
 /// resource stream that is open, `TINYMCP_HTTP_THREADS` at most; they end some seconds after.
 /// Handlers have [`crate::Limits::handlers`] threads at most, while there is work for them.
 ///
-/// # Its end
+/// # Closing
 ///
-/// The connection ends when [`Client::close`] is called or the last clone is dropped. That waits
-/// until everything that belongs to it is gone: a child process is given
+/// The connection ends when [`Client::close`] is called or the last clone is dropped. Both wait
+/// until its threads and processes have ended. A child process gets
 /// [`crate::Limits::child_exit`] twice before it is killed.
 #[derive(Clone)]
 pub struct Client {
     handle: Arc<Handle>,
 }
 
-/// Ends the connection with the last clone, although the reading thread still knows the core.
+/// Closes the connection when the last clone is dropped, although the reader thread still holds the
+/// core.
 struct Handle {
     core: Arc<connection::Core>,
 }
@@ -205,8 +206,9 @@ impl Client {
         self.core().ended()
     }
 
-    /// Ends the connection: calls that wait fail as [`crate::ErrorKind::Closed`], a child process
-    /// is asked to exit, then killed. Returns when that is done. Does nothing the second time.
+    /// Closes the connection: waiting calls fail as [`crate::ErrorKind::Closed`], and a child
+    /// process is asked to exit, then killed. Blocks until that is done. A second call has no
+    /// effect.
     pub fn close(&self) {
         self.core().close();
     }

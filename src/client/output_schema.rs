@@ -23,7 +23,7 @@ const OVERHEAD: usize = 96;
 
 /// Output schemas of the tools that were listed.
 pub(super) struct OutputSchemas {
-    /// Whether results are validated.
+    /// Results are validated.
     on: bool,
     state: Mutex<State>,
 }
@@ -68,7 +68,7 @@ impl OutputSchemas {
         OutputSchemas { on, state: Mutex::default() }
     }
 
-    /// Learns from an answer to a list request.
+    /// Stores the schemas of a list result.
     pub(super) fn learn(&self, result: Value<'_>, limits: &Limits) {
         if !self.on {
             return;
@@ -93,7 +93,7 @@ impl OutputSchemas {
         }
     }
 
-    /// Forgets everything: the tools are not what they were.
+    /// Drops all schemas, because the tools changed.
     pub(super) fn forget(&self) {
         *lock(&self.state) = State::default();
     }
@@ -101,7 +101,7 @@ impl OutputSchemas {
     /// Checks the result of a call.
     ///
     /// # Errors
-    /// What does not fit.
+    /// The first mismatch.
     pub(super) fn check(
         &self,
         order: &OutgoingRequest,
@@ -120,7 +120,7 @@ impl OutputSchemas {
         let schema = match found {
             None | Some(Ok(Compiled::Unusable | Compiled::NotYet)) => return Ok(()),
             Some(Ok(Compiled::Ready(schema))) => schema,
-            // Compiled without the lock: that may take a while, and twice does no harm.
+            // Compiled without the lock, because it may take long. Two threads may both compile it.
             Some(Err(text)) => match self.compile(tool, &text, limits) {
                 Some(schema) => schema,
                 None => return Ok(()),
@@ -139,7 +139,7 @@ impl OutputSchemas {
     }
 
     fn compile(&self, tool: &str, text: &Json, limits: &Limits) -> Option<Arc<Schema>> {
-        // The check runs on the thread of whoever waits, whose stack is not known here.
+        // Validation runs on the caller's thread, whose stack size is unknown.
         let fitting = limits.schema.clone().fitting(limits.worker_stack);
         let doc = text.to_doc();
         let schema = Options::new().formats(Formats::Annotate).limits(fitting).compile(doc.root()).ok();

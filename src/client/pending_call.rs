@@ -1,7 +1,7 @@
 //! One request in flight: its outcome, its progress, its deadline.
 //!
-//! The thread that reads stores the response and the progress here. The thread that waits takes
-//! them. The clock of the deadlines stops while the user is asked.
+//! The reader thread stores the response and the progress here. The waiting thread takes them. The
+//! clock of the deadlines stops while the user is asked.
 //!
 //! # Invariants
 //! - The outcome is set once; a second one is dropped. Only a lost session is replaced, before any
@@ -189,7 +189,8 @@ impl PendingCall {
         wakes.then(|| WakeUp { who: self })
     }
 
-    /// Sets the outcome from this side. The request is not sent again after that.
+    /// Sets an outcome that this client caused, such as a cancellation. The request is not sent
+    /// again after that.
     pub(super) fn give_up(self: Arc<Self>, why: Failure) {
         let mut state = lock(&self.state);
         if matches!(state.outcome, Outcome::Ready(Err(Failure::SessionLost))) {
@@ -200,14 +201,14 @@ impl PendingCall {
     }
 
     /// Registers a callback for outcome and progress, and counts it as a waiter until the outcome
-    /// is set. Calls it at once if there is something to look at.
+    /// is set. Calls it at once if an outcome or progress is available.
     pub(super) fn on_ready(&self, callback: &OnReady) {
         let state = lock(&self.state);
         // OK to drop: a call has one callback for all its requests.
         let _ = self.on_ready.set(Arc::clone(callback));
         let ready = matches!(state.outcome, Outcome::Ready(_)) || !state.progress.is_empty();
         drop(state);
-        self.expect();
+        self.count_waiter();
         if ready {
             callback();
         }
@@ -220,16 +221,17 @@ impl PendingCall {
     }
 
     /// Counts a waiter until the outcome is set.
-    pub(super) fn expect(&self) {
+    pub(super) fn count_waiter(&self) {
         let mut state = lock(&self.state);
         if matches!(state.outcome, Outcome::InFlight) && !std::mem::replace(&mut state.counted, true) {
             self.waiters.count.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// RAII form of [`PendingCall::expect`]. A callback stays counted after the guard is dropped.
+    /// RAII form of [`PendingCall::count_waiter`]. A callback stays counted after the guard is
+    /// dropped.
     pub(super) fn awaited(&self) -> Awaited<'_> {
-        self.expect();
+        self.count_waiter();
         Awaited(self)
     }
 
@@ -241,7 +243,7 @@ impl PendingCall {
 
     /// Stores a progress notification for the waiting thread. The amount must rise
     /// (basic/patterns/progress).
-    pub(super) fn step(&self, progress: Progress) {
+    pub(super) fn push_progress(&self, progress: Progress) {
         let mut state = lock(&self.state);
         let stale = state.last_step.is_some_and(|(done, _)| progress.done <= done);
         if stale || !matches!(state.outcome, Outcome::InFlight) {
@@ -267,7 +269,7 @@ impl PendingCall {
         self.ready.release(state);
     }
 
-    /// Returns the current deadline. It moves with progress and with the clock.
+    /// Returns the current deadline. Progress and a stopped clock extend it.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadline_of(&lock(&self.state))
     }
@@ -281,7 +283,7 @@ impl PendingCall {
     }
 
     /// Returns whether the outcome was set.
-    pub(super) fn over(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         !matches!(lock(&self.state).outcome, Outcome::InFlight)
     }
 
@@ -298,8 +300,8 @@ impl PendingCall {
         }
     }
 
-    /// Returns the time until which the thread may read messages for itself. `None` if there is an
-    /// outcome, progress, or a deadline that has passed.
+    /// Returns the deadline until which the calling thread may read the connection. `None` if an
+    /// outcome or progress is available, or a deadline has passed.
     pub(super) fn idle_until(&self, until: Option<Instant>) -> Option<Instant> {
         let state = lock(&self.state);
         if !matches!(state.outcome, Outcome::InFlight) || !state.progress.is_empty() {
@@ -318,7 +320,8 @@ impl PendingCall {
         listener: &mut dyn FnMut(Progress),
     ) -> Option<Result<Reply, Failure>> {
         let mut state = lock(&self.state);
-        // Queued progress is delivered even after the deadline. More may arrive faster than it is delivered.
+        // Progress that is queued now is delivered even after the deadline; later progress is not,
+        // because it could arrive faster than it is delivered.
         let mut due = state.progress.len();
         loop {
             if !matches!(state.outcome, Outcome::Ready(_)) && due == 0 {
@@ -397,7 +400,8 @@ impl PendingCall {
         }
     }
 
-    /// Takes a lost session back that no thread has seen. The caller must set another outcome.
+    /// Resets the outcome [`Failure::SessionLost`] if no thread has taken it. The caller must then
+    /// set another outcome.
     pub(super) fn reopen(&self) -> bool {
         let mut state = lock(&self.state);
         let lost = matches!(state.outcome, Outcome::Ready(Err(Failure::SessionLost)));
@@ -471,36 +475,38 @@ impl Waiters {
     }
 }
 
-/// A clock that stops while requests of the server wait for the user: their time is not the
-/// server's (basic/utilities, timeouts; requirement TMO-03).
+/// A clock that stops while requests of the server wait for the user: this time does not count
+/// against the server's deadline (basic/utilities, timeouts; requirement TMO-03).
 pub(super) struct Clock {
-    state: Mutex<Stops>,
+    state: Mutex<PauseState>,
     longest: Duration,
 }
 
 #[derive(Default)]
-struct Stops {
-    /// Open requests of the server.
+struct PauseState {
+    /// Number of open requests of the server.
     open: usize,
+    /// Start of the current pause.
     since: Option<Instant>,
-    before: Duration,
+    /// Sum of the earlier pauses.
+    total: Duration,
 }
 
 impl Clock {
-    /// A request of the server is opened.
+    /// Stops the clock for one more request of the server.
     pub(super) fn stop(&self) {
         let mut state = lock(&self.state);
         state.open += 1;
         state.since.get_or_insert_with(Instant::now);
     }
 
-    /// A request of the server is closed. The clock continues after the last one.
-    pub(super) fn go(&self) {
+    /// Ends the stop of one request of the server. The clock runs again after the last one.
+    pub(super) fn resume(&self) {
         let mut state = lock(&self.state);
         state.open = state.open.saturating_sub(1);
         if state.open == 0 {
             if let Some(since) = state.since.take() {
-                state.before += since.elapsed();
+                state.total += since.elapsed();
             }
         }
     }
@@ -512,7 +518,7 @@ impl Clock {
     /// Returns the total stopped time.
     fn stopped(&self) -> Duration {
         let state = lock(&self.state);
-        state.before + state.since.map(|s| s.elapsed()).unwrap_or_default()
+        state.total + state.since.map(|s| s.elapsed()).unwrap_or_default()
     }
 }
 
@@ -527,7 +533,7 @@ mod tests {
         let waiters = Waiters::new(Duration::ZERO);
         let cancelled = |outcome| matches!(outcome, Some(Err(Failure::Cancelled)));
         let awake = PendingCall::new(None, false, &waiters);
-        awake.expect();
+        awake.count_waiter();
         assert!(Arc::clone(&awake).finish(Err(Failure::Cancelled)).is_none(), "no thread has to be woken");
         assert!(cancelled(awake.wait(None, &mut |_| {})));
         let slept = PendingCall::new(None, false, &waiters);
@@ -555,7 +561,7 @@ mod tests {
         let early = PendingCall::new(None, true, &waiters);
         early.on_ready(&callback);
         assert!(waiters.any());
-        early.step(step(1.0));
+        early.push_progress(step(1.0));
         drop(early.awaited());
         assert!(waiters.any(), "a callback stays counted");
         drop(Arc::clone(&early).finish(Err(Failure::Cancelled)));

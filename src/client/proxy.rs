@@ -38,7 +38,7 @@ impl<T> Request<T> {
         self
     }
 
-    /// Returns the result as it came. It is not cached here: the caller may cache it.
+    /// Returns the result as received. It is not cached here; the caller may cache it.
     pub(crate) fn relayed(self, passage: Passage) -> Request<Relayed> {
         let decode = relayed(passage, self.core.greeting().revision);
         let options = CallOptions { cache: CacheUse::Bypass, ..self.options };

@@ -39,7 +39,7 @@ impl Core {
         self.renew(resend.epoch, deadline).map_err(|_| Failure::SessionLost)?;
         self.register(pending)?;
         // After the id is set: a canceller sets the outcome before it reads the id again.
-        let sent = if pending.over() {
+        let sent = if pending.is_finished() {
             Err(Failure::Timeout)
         } else {
             pending.set_resent();

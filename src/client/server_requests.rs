@@ -1,11 +1,11 @@
 //! Requests of the server in a session.
 //!
-//! Answers pings at once, hands other requests to the handlers, and rejects those that were not
-//! declared or find no room. In the stateless protocol the server requires input through results;
-//! `call.rs` handles them.
+//! Responds to pings, passes other requests to the handlers, and rejects requests whose capability
+//! was not declared or whose queue is full. In the stateless protocol a server requests input in a
+//! result, which `call.rs` handles.
 //!
 //! # Invariants
-//! - Nothing here waits: it runs on the thread that reads.
+//! - No function here blocks: they run on the reader thread.
 //! - A cancelled request gets no response (basic/utilities/cancellation).
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Core {
         }
     }
 
-    /// Handles a request of the server. Only sessions have them.
+    /// Handles a request of the server. Servers send requests only in sessions.
     pub(super) fn server_request(self: &Arc<Self>, request: &Request<'_>) {
         if !self.era().sessions() {
             // A response is forbidden (2026-07-28 basic/transports; requirement RPC-20).
@@ -57,7 +57,7 @@ impl Core {
         }
         let method = request.method.to_owned();
         lock(&self.session.server_requests).push(id.clone());
-        // Roots are known: no user is asked, so the clock runs on.
+        // `roots/list` needs no user, so the clock is not stopped.
         let pause = (!matches!(asked, AskRequest::Roots)).then(|| ClockPause::begin(self));
         let core = Arc::clone(self);
         let (name, text) = (id.clone(), raw.clone());
@@ -74,7 +74,7 @@ impl Core {
         }
     }
 
-    /// Offers a request to the relay. Returns it if the client's own handlers shall answer it.
+    /// Offers a request to the relay. Returns it if the client's own handlers must respond.
     fn relay(self: &Arc<Self>, id: &Id, raw: &str, request: AskRequest) -> Option<AskRequest> {
         let Some(relay) = self.handlers.relay() else { return Some(request) };
         lock(&self.session.server_requests).push(id.clone());
@@ -127,16 +127,16 @@ impl ClockPause {
 
 impl Drop for ClockPause {
     fn drop(&mut self) {
-        self.0.waiters.clock.go();
+        self.0.waiters.clock.resume();
     }
 }
 
 fn busy() -> RpcError {
-    RpcError::new(code::INTERNAL, "The client is busy")
+    RpcError::new(code::INTERNAL, "The client is busy: too many requests of the server are queued")
 }
 
-/// Error response to a request of the server without a result (client/sampling, error
-/// handling: -1 for a person's refusal).
+/// Returns the error response to a rejected request of the server (client/sampling, error handling:
+/// -1 if the user refuses).
 fn rejection(method: &str, why: Declined) -> RpcError {
     match why {
         Declined::Undeclared(part) if part.contains('.') => {
@@ -146,6 +146,8 @@ fn rejection(method: &str, why: Declined) -> RpcError {
             RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}"))
         }
         Declined::Refused(refusal) => RpcError::new(-1, refusal.message),
-        Declined::Invalid(_) => RpcError::new(code::INTERNAL, "The client's handler gave an invalid result"),
+        Declined::Invalid(_) => {
+            RpcError::new(code::INTERNAL, "The handler of the client returned an invalid result")
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::catalog::{Annotations, Resource};
 pub enum Content {
     /// Plain text.
     Text(String),
-    /// A picture.
+    /// An image.
     Image {
         /// Its bytes.
         data: Vec<u8>,
@@ -34,14 +34,14 @@ pub enum Content {
     Embedded(ResourceContents),
     /// Any of these with annotations and `_meta` of the block.
     Annotated {
-        /// The block itself; an annotated block in an annotated block is written as the inner one.
+        /// The block. Of nested annotated blocks, the innermost annotations apply.
         content: Box<Content>,
-        /// For whom, how important.
+        /// Audience and priority.
         annotations: Option<Annotations>,
-        /// More for programs, an object without reserved names, as with [`ToolOutput::meta`].
+        /// `_meta`: an object without reserved names, see [`ToolOutput::meta`].
         meta: Option<Json>,
     },
-    /// A block of a kind that this library does not know, as the server sent it.
+    /// A block of an unknown type, as received.
     Other(Json),
 }
 
@@ -51,7 +51,7 @@ impl Content {
         Content::Text(text.into())
     }
 
-    /// A picture of this media type.
+    /// An image of this media type.
     pub fn image(data: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Content {
         Content::Image { data: data.into(), mime_type: mime_type.into() }
     }
@@ -72,10 +72,10 @@ impl Content {
         Content::Embedded(contents)
     }
 
-    /// The text of a block of text, whatever it is annotated with.
+    /// Returns the text of a text block, annotated or not.
     pub fn as_text(&self) -> Option<&str> {
         let mut block = self;
-        // The wire has no annotated block in an annotated block; a program may build one.
+        // The protocol has no nested annotated blocks, but a program may build one.
         while let Content::Annotated { content, .. } = block {
             block = content;
         }
@@ -85,7 +85,7 @@ impl Content {
         }
     }
 
-    /// Says for whom this block is meant.
+    /// Adds annotations: audience and priority.
     #[must_use]
     pub fn annotated(self, annotations: Annotations) -> Content {
         Content::Annotated { content: Box::new(self), annotations: Some(annotations), meta: None }
@@ -102,7 +102,7 @@ pub struct ResourceContents {
     pub mime_type: Option<String>,
     /// Text or bytes.
     pub body: Body,
-    /// More for programs, an object.
+    /// `_meta`: an object with data for programs.
     pub meta: Option<Json>,
 }
 
@@ -133,7 +133,7 @@ impl ResourceContents {
         self
     }
 
-    /// More for programs, an object without reserved names, as with [`ToolOutput::meta`].
+    /// Sets `_meta`: an object without reserved names, see [`ToolOutput::meta`].
     #[must_use]
     pub fn meta(mut self, meta: Json) -> ResourceContents {
         self.meta = Some(meta);
@@ -147,16 +147,16 @@ impl ResourceContents {
 pub struct ToolOutput {
     /// Blocks for the model.
     pub content: Vec<Content>,
-    /// The structured result; `null` is one.
+    /// The structured result. `Some` of JSON `null` is a result.
     pub structured: Option<Json>,
-    /// The tool could not do it; the text tells the model why.
+    /// The call failed; the text states the reason for the model.
     pub is_error: bool,
-    /// More for programs, an object.
+    /// `_meta`: an object with data for programs.
     pub meta: Option<Json>,
 }
 
 impl ToolOutput {
-    /// Nothing yet.
+    /// Creates an empty result.
     pub fn new() -> ToolOutput {
         ToolOutput::default()
     }
@@ -172,12 +172,12 @@ impl ToolOutput {
         ToolOutput { structured: Some(value), ..ToolOutput::default() }
     }
 
-    /// The tool could not do it; the text tells the model why, so that it can try otherwise.
+    /// Creates the result of a failed call. State the reason and an alternative for the model.
     pub fn failed(text: impl Into<String>) -> ToolOutput {
         ToolOutput { is_error: true, ..ToolOutput::text(text) }
     }
 
-    /// The text of all blocks of text, one line after another.
+    /// Returns the texts of all text blocks, joined by newlines.
     pub fn texts(&self) -> String {
         let mut all = String::new();
         for text in self.content.iter().filter_map(Content::as_text) {
@@ -189,18 +189,18 @@ impl ToolOutput {
         all
     }
 
-    /// One more block.
+    /// Appends a block.
     #[must_use]
     pub fn content(mut self, content: Content) -> ToolOutput {
         self.content.push(content);
         self
     }
 
-    /// More for programs, an object. The client gets an internal error instead of the result where
-    /// it is none, has a name twice, or has one that is reserved for the protocol: with a prefix
-    /// whose second label is `modelcontextprotocol` or `mcp` (MCP 2026-07-28 basic/index, `_meta`).
-    /// Only the name of the server that gave a result is left out, so that a handler can give back
-    /// what a client of another server got.
+    /// Sets `_meta`, an object. If it is not an object, or has a duplicate or reserved name, the
+    /// client gets an internal error instead of the result. A name is reserved if the second label
+    /// of its prefix is `modelcontextprotocol` or `mcp` (MCP 2026-07-28 basic/index, `_meta`).
+    /// Exception: `io.modelcontextprotocol/serverInfo` is removed, so that a handler can return a
+    /// result of another server.
     #[must_use]
     pub fn meta(mut self, meta: Json) -> ToolOutput {
         self.meta = Some(meta);
@@ -258,28 +258,28 @@ impl From<ResourceContents> for ReadOutput {
     }
 }
 
-/// Text at the URI that was asked for, of the media type that was registered.
+/// Text with the requested URI and the registered media type.
 impl From<String> for ReadOutput {
     fn from(text: String) -> ReadOutput {
         ResourceContents::text("", text).into()
     }
 }
 
-/// Text at the URI that was asked for, of the media type that was registered.
+/// Text with the requested URI and the registered media type.
 impl From<&str> for ReadOutput {
     fn from(text: &str) -> ReadOutput {
         ResourceContents::text("", text).into()
     }
 }
 
-/// Bytes at the URI that was asked for, of the media type that was registered.
+/// Bytes with the requested URI and the registered media type.
 impl From<Vec<u8>> for ReadOutput {
     fn from(bytes: Vec<u8>) -> ReadOutput {
         ResourceContents::bytes("", bytes).into()
     }
 }
 
-/// JSON at the URI that was asked for.
+/// JSON with the requested URI.
 impl From<Json> for ReadOutput {
     fn from(value: Json) -> ReadOutput {
         ResourceContents::text("", value.as_str()).mime_type("application/json").into()
@@ -287,14 +287,14 @@ impl From<Json> for ReadOutput {
 }
 
 impl ReadOutput {
-    /// Fills in what the handler left open: the URI that was asked for, and the type that was
-    /// declared for what is there.
+    /// Fills in a missing URI with the requested one, and a missing media type with that of the
+    /// registered resource.
     pub(crate) fn complete(mut self, uri: &str, mime_type: Option<&str>) -> ReadOutput {
         for contents in &mut self.contents {
             if contents.uri.is_empty() {
                 contents.uri = uri.to_owned();
             }
-            // A linked resource may have another type.
+            // Contents with another URI may have another media type.
             if contents.uri == uri {
                 contents.mime_type = contents.mime_type.take().or_else(|| mime_type.map(str::to_owned));
             }
@@ -312,7 +312,7 @@ impl From<Vec<ResourceContents>> for ReadOutput {
 /// Role of the speaker in a prompt or a sampling request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -339,39 +339,39 @@ pub struct PromptOutput {
 }
 
 impl PromptOutput {
-    /// Nothing yet.
+    /// Creates an empty prompt.
     pub fn new() -> PromptOutput {
         PromptOutput::default()
     }
 
-    /// Description of the messages.
+    /// Sets the description of the messages.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> PromptOutput {
         self.description = Some(text.into());
         self
     }
 
-    /// One more message.
+    /// Appends a message.
     #[must_use]
     pub fn message(mut self, role: Role, content: Content) -> PromptOutput {
         self.messages.push((role, content));
         self
     }
 
-    /// One more message of text from the person.
+    /// Appends a text message of the user.
     #[must_use]
     pub fn user(self, text: impl Into<String>) -> PromptOutput {
         self.message(Role::User, Content::text(text))
     }
 
-    /// One more message of text from the model.
+    /// Appends a text message of the model.
     #[must_use]
     pub fn assistant(self, text: impl Into<String>) -> PromptOutput {
         self.message(Role::Assistant, Content::text(text))
     }
 }
 
-/// Offered values for an argument, best first.
+/// Completion values of an argument, best first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Completion {
@@ -384,10 +384,11 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// At most this many values travel in one answer (MCP server/utilities/completion).
+    /// Largest number of values in one response (MCP server/utilities/completion).
     pub const MOST: usize = 100;
 
-    /// These values; beyond [`Completion::MOST`] they are counted, not sent.
+    /// Creates a completion. Only the first [`Completion::MOST`] values are sent; `total` counts
+    /// all.
     pub fn new<S: Into<String>>(values: impl IntoIterator<Item = S>) -> Completion {
         let mut values: Vec<String> = values.into_iter().map(Into::into).collect();
         let count = values.len();
@@ -395,12 +396,12 @@ impl Completion {
         Completion { more: count > values.len(), total: Some(count as u64), values }
     }
 
-    /// Nothing to offer.
+    /// Creates an empty completion.
     pub const fn none() -> Completion {
         Completion { values: Vec::new(), total: Some(0), more: false }
     }
 
-    /// Those of these values that start with what was typed, whatever the case.
+    /// Creates a completion of the values that start with `typed`, ignoring case.
     pub fn matching<S: Into<String>>(typed: &str, values: impl IntoIterator<Item = S>) -> Completion {
         let typed = typed.to_lowercase();
         Completion::new(
@@ -408,7 +409,7 @@ impl Completion {
         )
     }
 
-    /// The total is not known, and there may be more.
+    /// States that more values exist and that their number is unknown.
     #[must_use]
     pub fn open_ended(mut self) -> Completion {
         self.total = None;

@@ -27,6 +27,6 @@ pub(crate) struct Relayed {
     pub members: Json,
     /// The members of its `_meta`, as text without braces.
     pub meta: String,
-    /// Freshness of the result, if the server states it.
+    /// Cache hint of the upstream, if it sent one.
     pub cache: Option<CacheHint>,
 }

@@ -1,6 +1,7 @@
-//! The typed shell around a tool's handler: arguments in, result out.
+//! Typed tool handlers: conversion of arguments and results.
 //!
-//! Everything here is generic over the handler's types and therefore thin: decode, call, convert.
+//! All functions are generic over the types of the handler, so they are short: decode, call,
+//! convert.
 
 use crate::json::{Json, Value};
 use crate::model::content::{Content, Structured, ToolOutput};
@@ -10,7 +11,7 @@ use super::call::Outcome;
 use super::context::Context;
 use super::tool_error::ToolError;
 
-/// What a tool's handler can take as its arguments.
+/// Argument type of a tool's handler.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the arguments of a tool",
     note = "define a type with `record!`, whose fields are the arguments; or take `Json`, or `()` for none"
@@ -21,13 +22,13 @@ pub trait ToolArguments: Sized + 'static {
     /// checked before [`ToolArguments::read`] is called.
     fn schema() -> Option<Json>;
 
-    /// Whether [`ToolArguments::read`] rejects everything that the schema rejects, so that the
-    /// schema need not be checked first.
+    /// Returns `true` if [`ToolArguments::read`] rejects all values that the schema rejects, so
+    /// that the schema is not checked first.
     fn enforces_schema() -> bool {
         false
     }
 
-    /// What is wrong with the type itself, so that no tool can have it.
+    /// Describes an error of the type itself, which makes registration fail.
     fn flaw() -> Option<String> {
         None
     }
@@ -35,7 +36,7 @@ pub trait ToolArguments: Sized + 'static {
     /// Reads the arguments.
     ///
     /// # Errors
-    /// Where they do not fit, in words for a model.
+    /// The first mismatch, with a message for the model.
     fn read(arguments: Value<'_>) -> Result<Self, Box<Violation>>;
 }
 
@@ -57,7 +58,7 @@ impl<T: Record + 'static> ToolArguments for T {
     }
 }
 
-/// No arguments at all.
+/// No arguments.
 impl ToolArguments for () {
     fn schema() -> Option<Json> {
         Some(Json::constant(r#"{"type":"object","additionalProperties":false}"#))
@@ -78,7 +79,7 @@ impl ToolArguments for () {
     }
 }
 
-/// Arguments as they came: for tools whose schema is written by hand.
+/// Arguments as received, for tools with a hand-written schema.
 impl ToolArguments for Json {
     fn schema() -> Option<Json> {
         None
@@ -89,7 +90,7 @@ impl ToolArguments for Json {
     }
 }
 
-/// What a tool's handler can give as its result.
+/// Result type of a tool's handler.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a tool",
     note = "give text, `Json`, a type made by `record!`, `Structured(…)` around other types, or a `ToolOutput`"
@@ -102,17 +103,17 @@ pub trait ToolResult: 'static {
         None
     }
 
-    /// Whether every result of this type fits the schema, so that it need not be checked.
+    /// Returns `true` if every value of this type matches the schema, so that it is not checked.
     fn fits_schema() -> bool {
         false
     }
 
-    /// What is wrong with the type itself, so that no tool can have it.
+    /// Describes an error of the type itself, which makes registration fail.
     fn flaw() -> Option<String> {
         None
     }
 
-    /// The result.
+    /// Converts to the result of a tool.
     fn into_output(self) -> ToolOutput;
 }
 
@@ -140,14 +141,14 @@ impl ToolResult for Content {
     }
 }
 
-/// Nothing to say: the tool did what it was asked to.
+/// An empty result: the call succeeded.
 impl ToolResult for () {
     fn into_output(self) -> ToolOutput {
         ToolOutput::new()
     }
 }
 
-/// A structured result whose type brings its schema.
+/// A structured result with the schema of its type.
 impl<T: Record + 'static> ToolResult for T {
     fn schema() -> Option<Json> {
         Some(record::schema::<T>())
@@ -173,7 +174,7 @@ impl ToolResult for Json {
     }
 }
 
-/// A structured result of a type that is no record: a list, a number.
+/// A structured result of a type that is not a record, such as a list or a number.
 impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for Structured<T> {
     fn schema() -> Option<Json> {
         Some(record::schema::<T>())
@@ -192,7 +193,7 @@ impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for Structured<T> {
     }
 }
 
-/// A structured result with words of its own beside it.
+/// A structured result with a separate content block.
 impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for (Structured<T>, Content) {
     fn schema() -> Option<Json> {
         Some(record::schema::<T>())
@@ -211,7 +212,7 @@ impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for (Structured<T>,
     }
 }
 
-/// The handler of a tool that runs on workers.
+/// Wraps the handler of a tool that runs on workers.
 pub(super) fn pooled<A: ToolArguments, R: ToolResult>(
     handler: impl Fn(&mut Context<'_>, A) -> Result<R, ToolError>,
 ) -> impl Fn(&mut Context<'_>, Value<'_>) -> Result<Outcome, ToolError> {
@@ -221,7 +222,7 @@ pub(super) fn pooled<A: ToolArguments, R: ToolResult>(
     }
 }
 
-/// The handler of a tool that runs on the thread that reads.
+/// Wraps the handler of an inline tool, which runs on the reader thread.
 pub(super) fn inline<A: ToolArguments, R: ToolResult>(
     mut handler: impl FnMut(&mut Context<'_>, A) -> Result<R, ToolError>,
 ) -> impl FnMut(&mut Context<'_>, Value<'_>) -> Result<Outcome, ToolError> {

@@ -1,52 +1,52 @@
-//! How a handler ends without a result.
+//! Error of a handler.
 
 use std::fmt;
 
 use crate::json::Json;
 use crate::model::Fault;
 
-/// Why a handler gives no result: `?` makes one from any error, and from a question that the
-/// client has yet to answer.
+/// Error of a handler, or a pending request to the client. `?` converts any `std::error::Error`.
 ///
-/// A tool's failure in words becomes a result with `isError` that the model can read and react
-/// to; elsewhere, and for a protocol error, it becomes a JSON-RPC error. One word in size.
+/// In a tool, a text error becomes a result with `isError`, which the model reads. In other
+/// handlers, and for a protocol error, it becomes a JSON-RPC error. The type is one pointer wide.
 pub struct ToolError(Box<Reason>);
 
 pub(crate) enum Reason {
-    /// A question was asked; the handler runs again when it is answered.
+    /// A request was sent to the client. The handler runs again after the response.
     Asked,
-    /// In words, for the model.
+    /// Text for the model.
     Text(String),
-    /// As a protocol error.
+    /// A protocol error.
     Fault(Fault),
 }
 
 impl ToolError {
-    /// In words, for the model: what could not be done, and what to try instead.
+    /// Creates an error with a text for the model. State the failure and an alternative.
     pub fn new(text: impl Into<String>) -> ToolError {
         ToolError(Box::new(Reason::Text(text.into())))
     }
 
-    /// In the words of anything that has some: `.map_err(ToolError::from_display)?` for errors that
-    /// are no `std::error::Error`, such as `String`, `Box<dyn Error>` and `anyhow::Error`.
+    /// Creates an error from any `Display` value, for types that do not implement
+    /// `std::error::Error`, such as `String`, `Box<dyn Error>` and `anyhow::Error`:
+    /// `.map_err(ToolError::from_display)?`.
     pub fn from_display(error: impl fmt::Display) -> ToolError {
         ToolError::new(error.to_string())
     }
 
-    /// A protocol error with an application's own code.
+    /// Creates a protocol error with a code of the application.
     ///
-    /// Codes from -32768 to -32000 belong to the protocol (MCP basic/index, error codes); one of
-    /// those other than JSON-RPC's own becomes an internal error.
+    /// Codes from -32768 to -32000 are reserved (MCP basic/index, error codes). Of these only
+    /// -32700 and -32603 to -32600 are allowed; the others are replaced by an internal error.
     pub fn protocol(code: i32, message: impl Into<String>, data: Option<Json>) -> ToolError {
-        let own = matches!(code, -32700 | -32603..=-32600) || !(-32768..=-32000).contains(&code);
-        ToolError::fault(if own {
+        let allowed = matches!(code, -32700 | -32603..=-32600) || !(-32768..=-32000).contains(&code);
+        ToolError::fault(if allowed {
             Fault::Custom { code, message: message.into(), data }
         } else {
-            Fault::Internal("The handler used an error code that belongs to the protocol")
+            Fault::Internal("The handler returned a reserved error code; use one outside -32768 to -32000")
         })
     }
 
-    /// No resource has this URI.
+    /// Creates the error "resource not found".
     pub fn not_found(uri: impl Into<String>) -> ToolError {
         ToolError::fault(Fault::ResourceNotFound(uri.into()))
     }
@@ -63,7 +63,7 @@ impl ToolError {
         *self.0
     }
 
-    /// Whether this only says that the client has yet to answer; such a failure must be passed on.
+    /// Returns `true` if the handler waits for input of the client. Return such an error unchanged.
     pub fn is_question(&self) -> bool {
         matches!(*self.0, Reason::Asked)
     }
@@ -79,18 +79,18 @@ impl fmt::Debug for ToolError {
     }
 }
 
-/// Every error can end a handler; its words go to the model. (So this type itself is no
-/// `std::error::Error`.)
+/// Converts any error. Its message and those of its causes are sent to the model. Because of this
+/// conversion `ToolError` cannot implement `std::error::Error`.
 impl<E: std::error::Error> From<E> for ToolError {
     fn from(error: E) -> ToolError {
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
-            let words = error.to_string();
-            // Many errors repeat their cause in their own words.
-            if !text.contains(&words) {
+            let message = error.to_string();
+            // Many errors repeat the message of their cause.
+            if !text.contains(&message) {
                 text.push_str(": ");
-                text.push_str(&words);
+                text.push_str(&message);
             }
             cause = error.source();
         }

@@ -108,7 +108,7 @@ fn an_answer_with_metadata_that_may_not_be_is_not_sent() {
         json!({"messages": [{"role": "user", "content": {"type": "text", "text": "?"}}], "maxTokens": 9});
     let (_client, played) = connected(builder(), Era::Legacy);
     played.say(json!({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": question}));
-    let error = json!({"code": -32603, "message": "The client's handler gave an invalid result"});
+    let error = json!({"code": -32603, "message": "The handler of the client returned an invalid result"});
     assert_eq!(played.hear(), json!({"jsonrpc": "2.0", "id": 1, "error": error}));
 
     let (client, played) = connected(builder(), Era::Modern);
