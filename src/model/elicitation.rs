@@ -1,4 +1,4 @@
-//! Form elicitation: a flat form of primitive fields, and its answer.
+//! Form elicitation: a flat form of primitive fields, and its response.
 //!
 //! The fields are those of MCP client/elicitation (2025-11-25, 2026-07-28): strings with bounds
 //! and a format, numbers, integers, booleans, single and multiple choice with or without titles,
@@ -20,12 +20,12 @@ pub struct Form {
 }
 
 impl Form {
-    /// A form that opens with this message.
+    /// Creates a form with this message.
     pub fn new(message: impl Into<String>) -> Form {
         Form { message: message.into(), fields: Vec::new() }
     }
 
-    /// One more field.
+    /// Appends a field.
     #[must_use]
     pub fn field(mut self, field: Field) -> Form {
         self.fields.push(field);
@@ -44,7 +44,7 @@ impl Form {
                     return Some(format!("{name:?} has nothing to choose from"));
                 }
             }
-            // The lengths and counts among them are none below zero.
+            // Lengths and counts must not be negative.
             let least = if matches!(field.kind, FieldKind::Text { .. } | FieldKind::Many { .. }) {
                 0.0
             } else {
@@ -95,7 +95,7 @@ impl Form {
 pub struct Field {
     /// Name of its value in the response.
     pub name: String,
-    /// A label.
+    /// Display name.
     pub title: Option<String>,
     /// Description for the user.
     pub description: Option<String>,
@@ -103,9 +103,9 @@ pub struct Field {
     pub required: bool,
     /// Type and constraints of the value.
     pub kind: FieldKind,
-    /// At least: characters of a text, the value of a number, how many of several choices.
+    /// Minimum: length of a text, value of a number, or number of choices.
     pub least: Option<f64>,
-    /// At most, likewise.
+    /// Maximum of the same.
     pub most: Option<f64>,
     /// Initial value.
     pub default: Option<Json>,
@@ -122,20 +122,20 @@ pub enum FieldKind {
     },
     /// A number.
     Number,
-    /// A whole number.
+    /// An integer.
     Integer,
-    /// Yes or no.
+    /// A boolean.
     Bool,
     /// One of several.
     One {
-        /// Values, each with a title for people where it has one.
+        /// Values, each with an optional display name.
         options: Vec<(String, Option<String>)>,
         /// Encoding of the titles.
         naming: Naming,
     },
     /// Any number of several.
     Many {
-        /// Values, each with a title for people where it has one.
+        /// Values, each with an optional display name.
         options: Vec<(String, Option<String>)>,
     },
 }
@@ -193,12 +193,12 @@ impl Field {
         Field::new(name, FieldKind::Number)
     }
 
-    /// A whole number.
+    /// An integer.
     pub fn integer(name: impl Into<String>) -> Field {
         Field::new(name, FieldKind::Integer)
     }
 
-    /// Yes or no.
+    /// A boolean.
     pub fn boolean(name: impl Into<String>) -> Field {
         Field::new(name, FieldKind::Bool)
     }
@@ -209,7 +209,7 @@ impl Field {
         Field::new(name, FieldKind::One { options, naming: Naming::OneOf })
     }
 
-    /// One of these, each with a title for people.
+    /// One of these, each with a display name.
     pub fn titled_choice<V: Into<String>, T: Into<String>>(
         name: impl Into<String>,
         options: impl IntoIterator<Item = (V, T)>,
@@ -231,7 +231,7 @@ impl Field {
         Field::new(name, FieldKind::Many { options })
     }
 
-    /// Any number of these, each with a title for people.
+    /// Any number of these, each with a display name.
     pub fn titled_choices<V: Into<String>, T: Into<String>>(
         name: impl Into<String>,
         options: impl IntoIterator<Item = (V, T)>,
@@ -239,7 +239,7 @@ impl Field {
         Field::new(name, FieldKind::Many { options: titled(options) })
     }
 
-    /// A label.
+    /// Display name.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Field {
         self.title = Some(title.into());
@@ -260,14 +260,14 @@ impl Field {
         self
     }
 
-    /// At least: characters of a text, the value of a number, how many of several choices.
+    /// Minimum: length of a text, value of a number, or number of choices.
     #[must_use]
     pub fn least(mut self, least: impl Into<f64>) -> Field {
         self.least = Some(least.into());
         self
     }
 
-    /// At most: characters of a text, the value of a number, how many of several choices.
+    /// Maximum: length of a text, value of a number, or number of choices.
     #[must_use]
     pub fn most(mut self, most: impl Into<f64>) -> Field {
         self.most = Some(most.into());
@@ -305,7 +305,7 @@ impl Field {
                 return if known { Ok(()) } else { bad(&one_of(options)) };
             }
             FieldKind::Many { options } => {
-                // A revision without multiple choice is shown a single one and answers with a string.
+                // Revisions without multiple choice get a single choice, whose value is a string.
                 let chosen = |v: Value<'_>| v.as_str().is_some_and(|v| options.iter().any(|(o, _)| o == v));
                 match value.kind() {
                     Kind::Array if value.items().all(chosen) => value.len() as f64,
@@ -344,11 +344,11 @@ fn one_of(options: &[(String, Option<String>)]) -> String {
 /// The user's reaction to a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Answered.
+    /// The user submitted the form.
     Accept,
-    /// Said no.
+    /// The user declined.
     Decline,
-    /// Closed it without an answer.
+    /// The user closed the form without a choice.
     Cancel,
 }
 
@@ -390,12 +390,12 @@ impl FormResponse {
         FormResponse { action: Action::Accept, content: Some(content.to_json()) }
     }
 
-    /// The user said no.
+    /// The user declined.
     pub fn decline() -> FormResponse {
         FormResponse { action: Action::Decline, content: None }
     }
 
-    /// The user closed it.
+    /// The user closed the form without a choice.
     pub fn cancel() -> FormResponse {
         FormResponse { action: Action::Cancel, content: None }
     }
@@ -406,7 +406,7 @@ impl Form {
     /// The reply with defaults filled in (client/elicitation, default values), if it fits the form.
     ///
     /// # Errors
-    /// Says what does not fit.
+    /// The first mismatch.
     pub(crate) fn completed(&self, reply: FormResponse) -> Result<FormResponse, String> {
         let Some(content) = reply.content.filter(|_| reply.action == Action::Accept) else {
             return Ok(FormResponse { action: reply.action, content: None });
@@ -434,7 +434,7 @@ impl Form {
     }
 }
 
-/// The user's answer to a form; checked against it.
+/// The user's response to a form, validated against the form.
 #[derive(Debug)]
 pub struct FormResult {
     action: Action,
@@ -467,7 +467,7 @@ impl FormResult {
     /// The values of a field with several choices.
     pub fn texts(&self, field: &str) -> impl Iterator<Item = &str> {
         let value = self.value(field);
-        // A revision without multiple choice answers with a single string.
+        // In revisions without multiple choice the value is a single string.
         let single = value.filter(|v| v.kind() == Kind::String);
         single.into_iter().chain(value.into_iter().flat_map(Value::items)).filter_map(Value::as_str)
     }

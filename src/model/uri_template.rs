@@ -41,7 +41,7 @@
 //!
 //! Values are decoded: `{x}` on `..%2F..%2Fetc` gives `../../etc`, with a `/` where the URI has
 //! none, and a value may contain NUL. A program that turns a value into a file name, a query or a
-//! command must confine it first; a match says nothing about safety.
+//! command must confine it first: a matching value is not a safe value.
 //!
 //! # Invariants
 //!
@@ -174,15 +174,15 @@ pub enum TemplateErrorKind {
     Unclosed,
     /// A `}` without its `{`.
     StrayClose,
-    /// No variable name where one must stand: `{}`, `{a,}`, `{+}`.
+    /// A missing variable name: `{}`, `{a,}`, `{+}`.
     EmptyName,
-    /// A character that no variable name may hold at this place.
+    /// A character that is not allowed at this position of a variable name.
     Name,
-    /// An operator that RFC 6570 keeps for the future: `=`, `,`, `!`, `@` or `|`.
+    /// An operator that RFC 6570 reserves: `=`, `,`, `!`, `@` or `|`.
     ReservedOperator,
-    /// A modifier of level 4, `:` or `*`, which this implementation leaves out.
+    /// A modifier of level 4, `:` or `*`, which is not supported.
     Modifier,
-    /// A character that may not stand outside expressions: a space, a quote, `<`, `>`, `\`, `^`,
+    /// A character that is not allowed outside expressions: a space, a quote, `<`, `>`, `\`, `^`,
     /// a backquote, `|`, a control or a noncharacter.
     Literal,
     /// A `%` that two hexadecimal digits do not follow.
