@@ -83,7 +83,7 @@ pub(crate) enum Action {
     /// Send the response that is in [`Dispatcher::out`].
     #[cfg_attr(not(feature = "http-server"), allow(dead_code))] // Only HTTP needs the error code.
     Reply(Encoded),
-    /// Run a handler: [`Dispatcher::run`].
+    /// Run a handler: [`Dispatcher::start`].
     Call(PlannedCall),
     /// Queue a parked call that now has the client's answers.
     Resume(Box<Job>),
