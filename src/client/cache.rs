@@ -35,7 +35,7 @@ struct State {
 }
 
 struct Entry {
-    shelf: CacheKey,
+    cache_key: CacheKey,
     method: String,
     params: String,
     answer: Json,
@@ -60,7 +60,7 @@ impl Cache {
 
     /// Returns the cached result of this request, if it has not expired.
     pub(super) fn find(&self, order: &OutgoingRequest) -> Option<Json> {
-        order.shelf.as_ref()?;
+        order.cache_key.as_ref()?;
         let now = Instant::now();
         let mut state = lock(&self.state);
         state.drop_where(|entry| entry.until <= now);
@@ -70,7 +70,7 @@ impl Cache {
 
     /// Stores a result for the time that the server gives. Replaces an older one.
     pub(super) fn keep(&self, order: &OutgoingRequest, answer: &str, hint: CacheHint, mark: u64) {
-        let Some(shelf) = &order.shelf else { return };
+        let Some(cache_key) = &order.cache_key else { return };
         // Other parameters of the caller may change the result.
         if !order.meta.is_empty() {
             return;
@@ -81,7 +81,7 @@ impl Cache {
         }
         let Ok(answer) = Json::parse(answer.to_owned()) else { return };
         let entry = Entry {
-            shelf: shelf.clone(),
+            cache_key: cache_key.clone(),
             method: order.method.clone().into_owned(),
             params: order.params.clone(),
             answer,
@@ -106,7 +106,7 @@ impl Cache {
     pub(super) fn forget(&self, change: &Change) {
         let mut state = lock(&self.state);
         state.changes += 1;
-        state.drop_where(|entry| match (change, &entry.shelf) {
+        state.drop_where(|entry| match (change, &entry.cache_key) {
             (Change::Tools, CacheKey::Tools)
             | (Change::Prompts, CacheKey::Prompts)
             | (Change::Resources, CacheKey::Resources) => true,

@@ -186,7 +186,7 @@ impl CallRun {
             log: self.options.log_level.or_else(|| *lock(&core.session.log_level)),
             answers: self.input.responses.as_deref(),
             state: self.input.state.as_deref(),
-            able: self.options.capabilities,
+            capabilities: self.options.capabilities,
             ..Envelope::new(pending.id(), &core.card)
         };
         #[cfg(feature = "http-client")]

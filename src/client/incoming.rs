@@ -90,7 +90,7 @@ impl Core {
                 Some((response.id.as_u64(), node, response.outcome.is_ok()))
             }
             Ok(Message::Notification(notification)) => {
-                self.notification(self.era().told(&notification));
+                self.notification(self.era().decode_notification(&notification));
                 None
             }
             Ok(Message::Request(request)) => {

@@ -34,7 +34,7 @@ pub(crate) trait ClientEra: Sync {
     fn notice(&self, w: &mut Writer, notice: Notice);
 
     /// Reads a notification.
-    fn told<'d>(&self, notification: &Notification<'d>) -> ServerEvent<'d>;
+    fn decode_notification<'d>(&self, notification: &Notification<'d>) -> ServerEvent<'d>;
 
     /// Classifies the result of a request.
     ///
@@ -58,20 +58,20 @@ pub(crate) struct Envelope<'a> {
     pub card: &'a ClientIdentity,
     /// Requests progress notifications; the token is the id.
     pub progress: bool,
-    /// Lowest level of log entries to send, in the era that states it with each request.
+    /// Lowest level of log entries to send, in the era whose requests contain it.
     pub log: Option<Level>,
     /// Responses to the requests of an earlier round: members of an object, as text.
     pub answers: Option<&'a str>,
     /// The `requestState` of an earlier round, as JSON text, echoed byte for byte.
     pub state: Option<&'a str>,
     /// Capabilities for this request, if they differ from those of the client.
-    pub able: Option<ClientCapabilities>,
+    pub capabilities: Option<ClientCapabilities>,
 }
 
 impl<'a> Envelope<'a> {
     /// Metadata of a request without options.
     pub(crate) fn new(id: u64, card: &'a ClientIdentity) -> Envelope<'a> {
-        Envelope { id, card, progress: false, log: None, answers: None, state: None, able: None }
+        Envelope { id, card, progress: false, log: None, answers: None, state: None, capabilities: None }
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct ClientIdentity {
     pub(super) capabilities: ClientCapabilities,
     /// The modern `_meta` members that every request carries.
     pub(super) meta: String,
-    /// The same for requests whose result may be a task.
+    /// As `meta`, for requests whose result may be a task.
     pub(super) meta_of_tasks: String,
 }
 

@@ -74,7 +74,7 @@ fn of_request(meta: Value<'_>) -> Option<String> {
     }
     meta.members().find_map(|(name, _)| match name {
         "progressToken" => {
-            Some(format!("has a member {name:?}, which is written where progress is listened to"))
+            Some(format!("has the member {name:?}, which only `Request::on_progress` may set"))
         }
         name => reserved(name),
     })

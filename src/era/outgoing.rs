@@ -69,7 +69,7 @@ pub(crate) struct OutgoingRequest {
     /// Name of a tool or prompt, or URI of a resource; transports may route by it.
     pub subject: Option<String>,
     /// Cache key of the response, if it may be cached.
-    pub shelf: Option<CacheKey>,
+    pub cache_key: Option<CacheKey>,
     /// The server may request input before it responds (basic/patterns/mrtr).
     pub may_ask: bool,
     /// The server may, or in a session must, respond with a task.
@@ -134,14 +134,14 @@ impl RequestKind<'_> {
         match self {
             RequestKind::Open(revision, card) => open(w, *revision, card),
             RequestKind::Describe | RequestKind::Ping | RequestKind::List(_, None) => {}
-            // An empty cursor is a cursor (server/utilities/pagination).
+            // An empty cursor is valid and is sent (server/utilities/pagination).
             RequestKind::List(_, Some(cursor)) => _ = w.key("cursor").string(cursor),
             RequestKind::CallTool(name, arguments) => {
                 w.key("name").string(name);
-                match starts(arguments) {
+                match first_byte(arguments) {
                     b'{' => _ = w.key("arguments").json(arguments),
                     b'n' => {}
-                    _ => return Err("a tool's arguments are an object".into()),
+                    _ => return Err("arguments must be an object".into()),
                 }
             }
             RequestKind::Read(uri) | RequestKind::Subscribe(uri) | RequestKind::Unsubscribe(uri) => {
@@ -154,10 +154,10 @@ impl RequestKind<'_> {
             RequestKind::Complete(completing) => complete(w, completing),
             RequestKind::SetLevel(level) => _ = w.key("level").string(level.as_str()),
             RequestKind::Listen(filter) => super::modern::write_filter(w.key("notifications"), filter),
-            RequestKind::Other(_, params) => match starts(params) {
+            RequestKind::Other(_, params) => match first_byte(params) {
                 b'{' => other(w, params, request)?,
                 b'n' => {}
-                _ => return Err("a request's parameters are an object".into()),
+                _ => return Err("params must be an object".into()),
             },
         }
         Ok(())
@@ -175,16 +175,16 @@ impl OutgoingRequest {
             params: String::new(),
             meta: String::new(),
             subject: want.subject().map(str::to_owned),
-            shelf: want.cache_key(),
+            cache_key: want.cache_key(),
             may_ask: matches!(&*method, "tools/call" | "resources/read" | "prompts/get"),
             // A client that sends these methods must declare the extension (2026-07-28, tasks).
             task: method.starts_with("tasks/"),
             method,
         };
-        // Members without their object: the envelope opens it.
+        // Writes only members; the envelope writes the braces.
         let mut w = Writer::with_capacity(128);
         want.write(&mut w, &mut request)?;
-        request.params = members(w);
+        request.params = text(w);
         Ok(request)
     }
 
@@ -225,14 +225,14 @@ impl OutgoingRequest {
     }
 }
 
-/// The written text.
-fn members(w: Writer) -> String {
+/// Converts the written bytes to a string.
+fn text(w: Writer) -> String {
     // OK to default: only UTF-8 is ever written.
     String::from_utf8(w.into_bytes()).unwrap_or_default()
 }
 
-/// The first character of a value, which determines its kind.
-fn starts(json: &Json) -> u8 {
+/// The first byte of a value, which determines its kind.
+fn first_byte(json: &Json) -> u8 {
     json.as_str().trim_start().bytes().next().unwrap_or_default()
 }
 
@@ -245,7 +245,7 @@ fn other(w: &mut Writer, params: &Json, request: &mut OutgoingRequest) -> Result
             for (name, value) in value.members() {
                 inner.key(name).value(value);
             }
-            request.meta = members(inner);
+            request.meta = text(inner);
             continue;
         }
         if request.subject.is_none() && matches!(name, "name" | "uri" | "taskId") {

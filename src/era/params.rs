@@ -6,7 +6,7 @@
 use crate::json::{Kind, NodeId, Value};
 use crate::model::{ClientCapabilities, CompletionKind, Fault, Level, Operation};
 
-/// The parameters of a request, with those of calls and lists at hand.
+/// The parameters of a request. Each known parameter has a field.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Params<'d> {
     /// The parameters themselves.
@@ -44,7 +44,7 @@ impl<'d> Params<'d> {
                 params.meta = Meta::read(value);
                 continue;
             }
-            // By length first, which leaves few comparisons.
+            // Matching by length first leaves few comparisons.
             let place = match name.len() {
                 3 if name == b"uri" => &mut params.uri,
                 3 if name == b"ref" => &mut params.reference,
@@ -110,7 +110,7 @@ impl<'d> Meta<'d> {
     }
 }
 
-/// The operation behind a method that both eras have; `None` when it is not one of them.
+/// Decodes the operation of a method that both eras have; `None` for other methods.
 ///
 /// # Errors
 /// [`Fault::InvalidParams`] names the parameter that is missing or of the wrong type.

@@ -17,7 +17,7 @@ use super::writer::Writer;
 use super::{Doc, ParseLimits};
 
 /// One JSON value as text. Constants are free to create and to copy. Two values are equal if their
-/// texts are, including whitespace and order.
+/// texts are equal, including whitespace and order.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Cow<'static, str>);
 
@@ -25,7 +25,7 @@ impl Json {
     /// `null`.
     pub const NULL: Json = Json(Cow::Borrowed("null"));
 
-    /// Checks a text. The only limit is the 512 MiB of a document.
+    /// Checks a text of at most 512 MiB. Other limits do not apply.
     ///
     /// # Errors
     /// The first error in the text, with its position.
@@ -35,8 +35,8 @@ impl Json {
         Ok(Json(text))
     }
 
-    /// A constant, checked at compile time: an error fails the compilation in a `const` and panics
-    /// elsewhere. Nesting beyond 128 levels is an error.
+    /// Creates a constant from a checked text. In a `const` an error stops the compilation;
+    /// elsewhere it panics. Nesting beyond 128 levels is an error.
     ///
     /// ```
     /// use tinymcp::json::Json;
@@ -107,7 +107,7 @@ pub trait ToJson {
     }
 }
 
-/// Types that one writer method takes by value, and the type of its parameter.
+/// Types that are written by one [`Writer`] method, and the type of its parameter.
 macro_rules! scalars {
     ($($type:ty => $method:ident($wide:ty)),* $(,)?) => {$(
         impl ToJson for $type {
@@ -156,7 +156,8 @@ impl ToJson for isize {
 }
 
 impl ToJson for f32 {
-    /// With the digits of the shorter type: `0.1` instead of `0.10000000149011612`.
+    /// Writes the shortest digits that round-trip as `f32`: `0.1` instead of
+    /// `0.10000000149011612`.
     fn write_json(&self, w: &mut Writer) {
         if self.is_finite() {
             w.raw_fmt(format_args!("{self:?}"));

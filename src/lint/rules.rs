@@ -5,10 +5,10 @@
 //!
 //! # Invariants
 //! - A check reads one subschema, one schema or one tool and nothing else.
-//! - Rules SCH-001 to SCH-004 are silent within conditions (`if`, `not`, `contains`), because
-//!   nothing is declared there.
-//! - A definition that is never referenced is one finding (SCH-028), whatever it contains. Only
-//!   what makes the schema itself invalid is reported within it.
+//! - Rules SCH-001 to SCH-004 do not check conditions (`if`, `not`, `contains`), which declare no
+//!   values.
+//! - A definition that is never referenced is one finding (SCH-028). Within it, only errors that
+//!   make the schema invalid are reported.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ pub enum RuleSet {
     /// Mistakes that can be corrected without a decision about limits. A gate for servers of all
     /// kinds.
     Recommended,
-    /// Also the rules that ask for closed objects and size limits. On unless others are chosen.
+    /// The default selection: also the rules that require closed objects and size limits.
     Default,
     /// Only on if chosen by id or by `all`.
     Optional,
@@ -103,7 +103,7 @@ pub const RULES: &[Rule] = rules! {
         "an input map has no maxProperties",
         "set the largest number of entries the tool accepts";
     "SCH-007" Warning Recommended Check::Node(Scope::Reachable, closed_beside_branches),
-        "additionalProperties: false rejects members that a combinator beside it declares",
+        "additionalProperties: false rejects members that a combinator of the same schema declares",
         "use unevaluatedProperties: false instead";
     "SCH-010" Critical Recommended Check::Schema(validity_rules::not_a_schema),
         "the schema is not valid",
@@ -113,10 +113,10 @@ pub const RULES: &[Rule] = rules! {
         "add \"type\": \"object\" at the root";
     "SCH-012" Critical Recommended Check::Node(Scope::Everywhere, validity_rules::lost_reference),
         "a reference has no target in the schema",
-        "put the target under $defs of the same schema; nothing is fetched";
+        "put the target under $defs of the same schema; external references are not loaded";
     "SCH-013" Critical Recommended Check::Schema(validity_rules::endless_reference),
         "a schema applies itself to the same value without end",
-        "let the reference pass through a property or an element";
+        "place the reference inside properties or items";
     "SCH-014" Critical Recommended Check::Schema(validity_rules::wild_pattern),
         "a pattern cannot be matched in linear time",
         "avoid backreferences and lookbehind";
@@ -312,7 +312,7 @@ fn refines(look: &Look<'_>, at: usize) -> bool {
     false
 }
 
-/// Schemas searched for a type; beyond, a type is assumed.
+/// Largest number of schemas that are searched for a type. At the limit a type is assumed.
 const SEARCHED: usize = 1000;
 
 /// Returns `true` if a schema restricts the type of its value, by its own keywords or those it

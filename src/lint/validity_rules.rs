@@ -1,7 +1,7 @@
-//! Rules for what is invalid or contradictory: references, dialects, names, duplicates.
+//! Rules about invalid and contradictory schemas: references, dialects, names, duplicates.
 //!
-//! The checks report certain breakage; only the one for misspelled keywords guesses. Two checks run
-//! the schema compiler; without the feature `pattern` it cannot judge patterns.
+//! All findings are certain, except those about misspelled keywords. Two checks run the schema
+//! compiler; without the feature `pattern` it cannot check patterns.
 //!
 //! Invariant: each check is linear in what it reads, up to sorting.
 
@@ -212,7 +212,7 @@ pub(super) fn contradiction(look: &Look<'_>, at: usize) -> Option<String> {
     None
 }
 
-/// Why `enum` or `const` lists no value of an accepted type.
+/// Describes an `enum` or `const` without a value of an accepted type.
 fn no_choice(schema: Value<'_>) -> Option<String> {
     let fits = |choice: Value<'_>| {
         let kind = match choice.kind() {
@@ -312,7 +312,7 @@ pub(super) fn old_spelling(look: &Look<'_>, at: usize) -> Option<String> {
     old.map(|keyword| format!("{keyword} is a draft-07 keyword"))
 }
 
-/// An old dialect in an output schema: clients refuse the tool, whatever the schema says otherwise.
+/// Reports an old dialect in an output schema: some clients reject the tool because of it.
 pub(super) fn old_output(look: &Look<'_>, found: &mut Found) {
     if look.which == "outputSchema" && look.tree.old {
         found.push((
@@ -322,11 +322,11 @@ pub(super) fn old_output(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-/// Definitions that no reference leads to, directly or into one of their parts.
+/// Finds definitions without a reference to them or into them.
 pub(super) fn unused_definitions(look: &Look<'_>, found: &mut Found) {
     const LISTED: usize = 5;
     let count = look.tree.nodes.len();
-    // Parents stand before their children, so one pass backwards finds the used ones.
+    // Parents precede their children, so one backward pass finds the used ones.
     let mut used = look.marks.reachable.clone();
     for at in (1..count).rev() {
         if used[at] {

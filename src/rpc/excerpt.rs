@@ -1,7 +1,7 @@
 //! Kind and id of a message that cannot be parsed as a whole, read from its beginning and its end.
 //!
 //! For messages beyond a limit of bytes, nesting or values: an oversized response ends the call
-//! that waits for it, and an oversized request is answered under its id. The scan is linear, does
+//! that waits for it, and an oversized request gets an error with its id. The scan is linear, does
 //! not recurse and does not allocate.
 //!
 //! # Invariants

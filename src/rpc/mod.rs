@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! - An id is a string, or an integer that fits `i64` or `u64`. `1.0`, `1e3`, `true`, `null` and
-//!   2^64 are refused, never clamped.
+//!   2^64 are rejected, never clamped.
 //! - A message with `method` is a request or a notification; without it, one with `result` or
 //!   `error` is a response; anything else is not a message.
 
@@ -100,7 +100,7 @@ impl<'d> Message<'d> {
         let (mut version, mut id, mut method, mut params) = (None, None, None, None);
         let (mut result, mut error) = (None, None);
         for (name, value) in root.named() {
-            // By length first: one or two comparisons are left then, of whole words.
+            // Matching by length first leaves one or two comparisons of whole words.
             match name.len() {
                 2 if name == b"id" => id = Some(value),
                 5 if name == b"error" => error = Some(value),
@@ -226,14 +226,14 @@ impl Id {
     }
 }
 
-/// An error as it stands on the wire.
+/// An error object of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RpcError {
     /// One of [`code`], a code of the era, or an application's own outside -32768..=-32000.
     pub code: i32,
     /// One sentence for the peer; never an internal path, never panic text.
     pub message: Cow<'static, str>,
-    /// More for a program.
+    /// Details for programs.
     pub data: Option<Json>,
 }
 

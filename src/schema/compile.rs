@@ -116,7 +116,7 @@ struct Compiler<'o> {
     plain: Places,
     /// Nodes by place in any other scope.
     scoped: KeyMap,
-    /// Nodes to fill, with the dynamic scope of their subschema.
+    /// Work list of nodes, with the dynamic scope of their subschema.
     open: Vec<(u32, u32)>,
     /// Cost of the patterns so far, and number of values that pointers to targets have passed.
     pattern_cost: usize,
@@ -216,7 +216,7 @@ impl Compiler<'_> {
                 self.scoped.enter(&scoped, index.into());
             }
             if self.t.nodes.len() >= self.limits().nodes {
-                return Err(Invalid::many(place, self.limits()));
+                return Err(Invalid::too_many(place, self.limits()));
             }
             self.t.nodes.push(Node { ops: 0, count: 0, types: types::ALL, flags: 0 });
             self.t.places.push(place);
@@ -459,11 +459,11 @@ impl Compiler<'_> {
     fn pattern(&mut self, source: &str, at: Place) -> Result<u32, Box<Invalid>> {
         let index = self.t.patterns.len() as u32;
         let pattern = super::pattern::Pattern::compile(source)
-            .map_err(|e| Invalid::told(at, format!("the pattern {source:?}: {e}")))?;
+            .map_err(|e| Invalid::from_message(at, format!("the pattern {source:?}: {e}")))?;
         self.pattern_cost += pattern.cost();
         if self.pattern_cost > self.limits().patterns {
             let message = format!("patterns that take more than {} cells together", self.limits().patterns);
-            return Err(Invalid::told(at, message));
+            return Err(Invalid::from_message(at, message));
         }
         self.t.patterns.push(pattern);
         let text = self.t.keep(source);

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - No operation allocates. Each is linear in the number of digits, also for `1e1000000000`.
-//! - Exponents saturate at 2^60. Beyond, two numbers with equal digits count as equal.
+//! - Exponents saturate at 2^60. Two numbers with equal digits and larger exponents are equal.
 
 use std::cmp::Ordering;
 

@@ -12,7 +12,7 @@ use crate::json::sort::sort;
 use crate::json::{Doc, Kind, NodeId, ParseLimits, Value};
 
 use super::keyword::{Keyword, Rules, vocabulary};
-use super::resources::{Invalid, Place, RECURSIVE, ResourceIndex};
+use super::resources::{Invalid, Parent, Place, RECURSIVE, ResourceIndex};
 use super::resources::{KeyMap, key};
 use super::{Dialect, Options, SchemaLimits, metaschema, uri};
 
@@ -92,7 +92,7 @@ impl<'o> Library<'o> {
                 let text = value.as_str().unwrap_or_default();
                 let target = self.resolve(keyword, text, resource).map_err(|message| {
                     let at = Place { document: at.document, node: value.id() };
-                    Invalid::told(at, format!("{text:?} {message}"))
+                    Invalid::from_message(at, format!("{text:?} {message}"))
                 });
                 match &target {
                     Ok(Target { dynamic: Some(name), .. }) => {
@@ -128,7 +128,7 @@ impl<'o> Library<'o> {
         let options = self.options;
         let rules_for = |uri: &str| rules_named(uri, options);
         let (base, _) = uri::split_fragment(base);
-        self.index.visit(document, doc.root(), Err((base, rules)), &rules_for, &options.limits)
+        self.index.visit(document, doc.root(), Parent::Document(base, rules), &rules_for, &options.limits)
     }
 
     /// The resource with this absolute URI. Loads its document or metaschema.
@@ -211,8 +211,9 @@ impl<'o> Library<'o> {
             // Under an unknown keyword, only a reference makes a value a schema.
             let options = self.options;
             let rules_for = |uri: &str| rules_named(uri, options);
-            let seen = self.index.visit(root.document, at, Ok(resource), &rules_for, &options.limits);
-            seen.map_err(|fault| format!("has a target that is not a schema: {}", fault.message))?;
+            let parent = Parent::Resource(resource);
+            let visited = self.index.visit(root.document, at, parent, &rules_for, &options.limits);
+            visited.map_err(|fault| format!("has a target that is not a schema: {}", fault.message))?;
         }
         Ok(place)
     }

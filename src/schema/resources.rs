@@ -22,7 +22,7 @@ pub(super) struct Place {
     pub(super) node: NodeId,
 }
 
-/// Numbers of places, by position.
+/// Map from a place to its resource.
 #[derive(Default)]
 pub(super) struct Places {
     documents: Vec<Vec<u32>>,
@@ -101,7 +101,7 @@ pub(super) struct Resource {
     pub(super) dynamic: Vec<(String, Place)>,
 }
 
-/// The name of `$recursiveAnchor` among dynamic anchors; anchors are never empty.
+/// Key of `$recursiveAnchor` in the dynamic anchors. Anchors are never empty, so it is unique.
 pub(super) const RECURSIVE: &str = "";
 
 /// An error in a schema, with its place. It is boxed, so that results with it fit in registers.
@@ -115,24 +115,24 @@ impl Invalid {
     #[cold]
     #[inline(never)]
     pub(super) fn new(at: Place, message: &str) -> Box<Invalid> {
-        Invalid::told(at, message.to_owned())
+        Invalid::from_message(at, message.to_owned())
     }
 
-    /// Like `new`, for a message that was built.
+    /// Like `new`, with an owned message.
     #[cold]
     #[inline(never)]
-    pub(super) fn told(at: Place, message: String) -> Box<Invalid> {
+    pub(super) fn from_message(at: Place, message: String) -> Box<Invalid> {
         Box::new(Invalid { at, message })
     }
 
-    /// Too many subschemas.
+    /// Error for too many subschemas.
     #[cold]
     #[inline(never)]
-    pub(super) fn many(at: Place, limits: &SchemaLimits) -> Box<Invalid> {
+    pub(super) fn too_many(at: Place, limits: &SchemaLimits) -> Box<Invalid> {
         let mut message = "more than ".to_owned();
         push_number(&mut message, limits.nodes);
         message.push_str(" subschemas");
-        Invalid::told(at, message)
+        Invalid::from_message(at, message)
     }
 }
 
@@ -154,27 +154,32 @@ pub(super) struct ResourceIndex {
     pub(super) has_dynamic: bool,
 }
 
+/// Parent of a value to visit.
+pub(super) enum Parent<'a> {
+    Resource(u32),
+    /// The value is a document with this base URI and these rules.
+    Document(&'a str, Rules),
+}
+
 /// Returns the rules of a `$schema`.
 pub(super) type RulesFor<'a> = dyn Fn(&str) -> Result<Rules, String> + 'a;
 
 impl ResourceIndex {
-    /// Visits all subschemas from `value` on. `around` is the enclosing resource; without one, the
-    /// value is a document with this base URI.
+    /// Visits `value` and all subschemas in it.
     pub(super) fn visit(
         &mut self,
         document: u32,
         value: Value<'_>,
-        around: Result<u32, (&str, Rules)>,
+        parent: Parent<'_>,
         rules_for: &RulesFor<'_>,
         limits: &SchemaLimits,
     ) -> Result<(), Box<Invalid>> {
         let start = Place { document, node: value.id() };
-        let first = match around {
-            Ok(resource) => resource,
-            Err((base, rules)) => {
-                let mut rules = rules;
+        let first = match parent {
+            Parent::Resource(resource) => resource,
+            Parent::Document(base, mut rules) => {
                 if let Some(named) = value.get("$schema").and_then(Value::as_str) {
-                    rules = rules_for(named).map_err(|message| Invalid::told(start, message))?;
+                    rules = rules_for(named).map_err(|message| Invalid::from_message(start, message))?;
                 }
                 self.resource(base.to_owned(), start, rules)
             }
@@ -183,7 +188,7 @@ impl ResourceIndex {
         while let Some((value, resource)) = open.pop() {
             let at = Place { document, node: value.id() };
             if self.places.count >= limits.nodes {
-                return Err(Invalid::many(at, limits));
+                return Err(Invalid::too_many(at, limits));
             }
             let mut visit = Indexer { index: self, document, resource, open: &mut open };
             match value.kind() {
@@ -236,13 +241,13 @@ struct Indexer<'s, 'd> {
 impl<'d> Indexer<'_, 'd> {
     fn object(&mut self, schema: Value<'d>, at: Place, rules_for: &RulesFor<'_>) -> Result<(), Box<Invalid>> {
         let mut rules = self.index.rules(self.resource);
-        let alone = rules.ref_stands_alone() && schema.get("$ref").is_some();
-        if let Some(id) = schema.get("$id").filter(|_| !alone) {
+        let ref_only = rules.ref_stands_alone() && schema.get("$ref").is_some();
+        if let Some(id) = schema.get("$id").filter(|_| !ref_only) {
             let Some(text) = id.as_str() else { return self.fault(id, "expected a string") };
             let (uri, fragment) = uri::split_fragment(text);
             if !uri.is_empty() {
                 if let Some(named) = schema.get("$schema").and_then(Value::as_str) {
-                    rules = rules_for(named).map_err(|message| Invalid::told(at, message))?;
+                    rules = rules_for(named).map_err(|message| Invalid::from_message(at, message))?;
                 }
                 let base = uri::join(self.index.base(self.resource), uri);
                 self.begin(base, at, rules);
@@ -259,7 +264,7 @@ impl<'d> Indexer<'_, 'd> {
             let Some(keyword) = Keyword::find(name, rules) else { continue };
             // Other keywords beside `$ref` are ignored in draft-07, except containers of reference
             // targets.
-            if alone && !matches!(keyword, Keyword::Ref | Keyword::Definitions | Keyword::Defs) {
+            if ref_only && !matches!(keyword, Keyword::Ref | Keyword::Definitions | Keyword::Defs) {
                 continue;
             }
             self.check(keyword.shape(), value)?;
@@ -288,24 +293,24 @@ impl<'d> Indexer<'_, 'd> {
 
     /// Starts a resource at a subschema with `$id`.
     fn begin(&mut self, base: String, at: Place, rules: Rules) {
-        let survey = &mut *self.index;
-        match survey.resources.get_mut(self.resource as usize) {
+        let index = &mut *self.index;
+        match index.resources.get_mut(self.resource as usize) {
             // The root of a document has its retrieval URI and its own `$id`.
             Some(document) if document.root == at => {
-                survey.by_uri.enter(base.as_bytes(), self.resource.into());
+                index.by_uri.enter(base.as_bytes(), self.resource.into());
                 document.base = base;
                 document.rules = rules;
             }
-            _ => self.resource = survey.resource(base, at, rules),
+            _ => self.resource = index.resource(base, at, rules),
         }
     }
 
     #[cold]
     fn anchor(&mut self, name: &str, at: Place) {
-        let survey = &mut *self.index;
-        let next = survey.anchored.len() as u64;
-        if survey.anchors.enter(&key(&[self.resource], name), next) == next {
-            survey.anchored.push(at);
+        let index = &mut *self.index;
+        let next = index.anchored.len() as u64;
+        if index.anchors.enter(&key(&[self.resource], name), next) == next {
+            index.anchored.push(at);
         }
     }
 

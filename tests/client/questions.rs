@@ -73,7 +73,7 @@ fn a_session_asks_and_is_answered() {
         (
             "elicitation/create",
             json!({"message": "m"}),
-            json!({"error": {"code": -32602, "message": "requestedSchema is no form"}}),
+            json!({"error": {"code": -32602, "message": "requestedSchema is not a valid form"}}),
         ),
         ("no/such", json!({}), json!({"error": {"code": -32601, "message": "Method not found: no/such"}})),
         ("ping", Value::Null, json!({"result": {}})),

@@ -86,11 +86,11 @@ fn metadata_that_a_caller_may_not_write_is_refused_in_words_and_not_sent() {
             ),
             (
                 r#"{"_meta": {"progressToken": 7}}"#,
-                r#"the request's _meta has a member "progressToken", which is written where progress is listened to"#,
+                r#"the request's _meta has the member "progressToken", which only `Request::on_progress` may set"#,
             ),
             (r#"{"_meta": {"a": 1, "a": 1}}"#, r#"the object of parameters has the member "a" twice"#),
             (r#"{"_meta": {}, "_meta": {}}"#, r#"the object of parameters has the member "_meta" twice"#),
-            ("[]", "a request's parameters are an object"),
+            ("[]", "params must be an object"),
         ] {
             let error = client.request("x/y", tinymcp::json::Json::constant(params)).unwrap_err();
             assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Invalid, why));

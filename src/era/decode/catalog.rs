@@ -16,7 +16,7 @@ fn object(value: Value<'_>, name: &str) -> Option<crate::json::Json> {
 pub(crate) fn tool(value: Value<'_>) -> Option<Tool> {
     let mut tool = Tool::new(text(value, "name")?);
     tool.input_schema = Some(object(value, "inputSchema")?);
-    // A schema of a result may be `true` or `false`.
+    // `outputSchema` may be a boolean.
     tool.output_schema = value.get("outputSchema").filter(|v| !v.is_null()).map(Value::to_json);
     tool.description = text(value, "description");
     let annotations = value.get("annotations");
@@ -53,8 +53,8 @@ pub(crate) fn resource(value: Value<'_>) -> Option<Resource> {
     Some(resource)
 }
 
-/// A template; `None` without a template text. A text that this library cannot expand is stored as
-/// it is.
+/// A template; `None` without a template text. A text that does not parse is stored unexpanded
+/// ([`UriTemplate::opaque`]).
 pub(crate) fn template(value: Value<'_>) -> Option<Template> {
     let uri = value.get("uriTemplate")?.as_str()?;
     let name = text(value, "name").unwrap_or_else(|| uri.to_owned());

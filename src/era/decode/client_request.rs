@@ -26,7 +26,7 @@ pub(crate) fn inquiry(method: &str, params: Option<Value<'_>>) -> Result<AskRequ
             match params.get("mode").map(Value::as_str) {
                 None | Some(Some("form")) => {
                     let form = params.get("requestedSchema").and_then(|schema| form(message, schema));
-                    form.map(AskRequest::Form).ok_or_else(|| wrong("requestedSchema is no form"))
+                    form.map(AskRequest::Form).ok_or_else(|| wrong("requestedSchema is not a valid form"))
                 }
                 Some(Some("url")) => {
                     let url = text(params, "url").ok_or_else(|| wrong("url must be a string"))?;
@@ -36,7 +36,7 @@ pub(crate) fn inquiry(method: &str, params: Option<Value<'_>>) -> Result<AskRequ
             }
         }
         "sampling/createMessage" => {
-            let sampling = params.and_then(sampling).ok_or_else(|| wrong("no valid sampling request"))?;
+            let sampling = params.and_then(sampling).ok_or_else(|| wrong("invalid sampling request"))?;
             match sampling.unpaired() {
                 Some(what) => Err(wrong(what)),
                 None => Ok(AskRequest::Sample(Box::new(sampling))),

@@ -30,7 +30,7 @@ pub(crate) use content::{completion, prompt_output, read_output, tool_output};
 const MOST_ACKNOWLEDGED: usize = 1 << 16;
 
 /// Reads a notification; a malformed one is ignored.
-pub(super) fn told<'d>(notification: &Notification<'d>) -> ServerEvent<'d> {
+pub(super) fn notification<'d>(notification: &Notification<'d>) -> ServerEvent<'d> {
     let Some(params) = notification.params else {
         return match notification.method {
             "notifications/tools/list_changed" => ServerEvent::Change { change: Change::Tools, listen: None },
@@ -87,17 +87,17 @@ fn log<'d>(params: Value<'d>) -> Option<ServerEvent<'d>> {
     })
 }
 
-/// Reads the answer to `server/discover`.
+/// Reads the response to `server/discover`.
 pub(super) fn discovered(result: Value<'_>) -> Greeting {
     // Servers of draft revisions name themselves in the body.
     let info = result.get("_meta").and_then(|m| m.get("io.modelcontextprotocol/serverInfo"));
     greeting(V2026_07_28, result, info.or_else(|| result.get("serverInfo")))
 }
 
-/// Reads the answer to `initialize`.
+/// Reads the response to `initialize`.
 ///
 /// # Errors
-/// The revision is none that is spoken in sessions (basic/lifecycle, version negotiation).
+/// The revision is unknown or has no sessions (basic/lifecycle, version negotiation).
 pub(super) fn opened(result: Value<'_>) -> Result<Greeting, String> {
     let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
     match version::parse(version) {

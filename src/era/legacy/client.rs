@@ -58,8 +58,8 @@ impl ClientEra for LegacyClient {
         }
     }
 
-    fn told<'d>(&self, notification: &Notification<'d>) -> ServerEvent<'d> {
-        decode::told(notification)
+    fn decode_notification<'d>(&self, notification: &Notification<'d>) -> ServerEvent<'d> {
+        decode::notification(notification)
     }
 
     fn outcome<'d>(
@@ -71,7 +71,7 @@ impl ClientEra for LegacyClient {
         // Without such a request, a member of this name belongs to the tool.
         match result.get("task").filter(|_| order.task && order.is_tool_call()) {
             Some(task) => {
-                decode::task(task).map(Outcome::Task).ok_or_else(|| "a task without name or status".into())
+                decode::task(task).map(Outcome::Task).ok_or_else(|| "task without taskId or status".into())
             }
             None => Ok(Outcome::Complete(CacheHint::default())),
         }

@@ -26,7 +26,7 @@ static SESSIONS: Sessions = Sessions {
     missing: || {
         Fault::InvalidRequest(format!("{SESSION} is missing: open a session with initialize first").into())
     },
-    lost: || Fault::InvalidRequest("There is no such session: open another one with initialize".into()),
+    lost: || Fault::InvalidRequest("Unknown session: open a new one with initialize".into()),
 };
 
 impl HttpEra for LegacyServer {
@@ -67,7 +67,7 @@ fn check(fields: &dyn Fields) -> Result<(), Fault> {
         .filter(|v| v.len() <= LONGEST_VERSION && v.bytes().all(|b| b.is_ascii_graphic()));
     Err(Fault::Custom {
         code: code::INVALID_PARAMS,
-        message: format!("Unsupported protocol version: {VERSION} has to name the one of the session"),
+        message: format!("Unsupported protocol version: {VERSION} must be the version of the session"),
         data: Some(encode::object(|w| {
             w.key("supported").begin_array();
             for name in version::legacy() {

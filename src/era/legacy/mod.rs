@@ -12,10 +12,10 @@ pub(crate) use server::SERVER;
 
 // The headers that only sessions have (MCP 2025-11-25 basic/transports).
 
-/// Names a session; minted by the answer that opens it, sent with everything after.
+/// Id of a session. The response that opens the session contains it, and so do all later messages.
 #[cfg(any(feature = "http-server", feature = "http-client"))]
 pub(crate) const SESSION: &str = "Mcp-Session-Id";
-/// The id of the last event a client has, when it resumes a stream.
+/// Id of the last event that a client received, for resuming a stream.
 #[cfg(any(feature = "http-server", feature = "http-client"))]
 pub(crate) const LAST_EVENT: &str = "Last-Event-ID";
 

@@ -51,7 +51,7 @@ impl ServerEra for LegacyServer {
     ) -> Result<Query, Fault> {
         let operation = match request.method {
             "initialize" if session.is_some() => {
-                return Err(Fault::InvalidRequest("The session is open already".into()));
+                return Err(Fault::InvalidRequest("The session is already open".into()));
             }
             "initialize" => Operation::Open,
             "ping" => Operation::Ping,

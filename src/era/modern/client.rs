@@ -61,10 +61,10 @@ impl ClientEra for ModernClient {
             w.key("requestState").raw(state);
         }
         w.key("_meta").begin_object();
-        let card = if order.task { &to.card.meta_of_tasks } else { &to.card.meta };
-        match to.able {
-            Some(able) => w.raw_members(&client_meta(&to.card.identity, able, &[])),
-            None => w.raw_members(card),
+        let meta = if order.task { &to.card.meta_of_tasks } else { &to.card.meta };
+        match to.capabilities {
+            Some(capabilities) => w.raw_members(&client_meta(&to.card.identity, capabilities, &[])),
+            None => w.raw_members(meta),
         };
         w.raw_members(&order.meta);
         if let Some(level) = to.log {
@@ -84,8 +84,8 @@ impl ClientEra for ModernClient {
         }
     }
 
-    fn told<'d>(&self, notification: &Notification<'d>) -> ServerEvent<'d> {
-        decode::told(notification)
+    fn decode_notification<'d>(&self, notification: &Notification<'d>) -> ServerEvent<'d> {
+        decode::notification(notification)
     }
 
     fn outcome<'d>(
@@ -104,26 +104,27 @@ impl ClientEra for ModernClient {
                     || state.is_some_and(|s| s.kind() != Kind::String)
                     || (questions.is_none() && state.is_none())
                 {
-                    return Err("the server asks back without saying what".into());
+                    return Err("input_required without inputRequests and state".into());
                 }
                 Ok(Outcome::InputRequired { questions, state })
             }
             // Only for a tool call, and only if declared (extension of tasks).
             Some("task") if order.task && order.is_tool_call() => {
-                decode::task(result).map(Outcome::Task).ok_or_else(|| "a task without name or status".into())
+                decode::task(result).map(Outcome::Task).ok_or_else(|| "task without taskId or status".into())
             }
-            // Examples of the specification have this type for a task's state, against its text.
+            // Examples of the specification use this `resultType` for a task's state; its text does
+            // not.
             Some("task") if order.task => Ok(Outcome::Complete(CacheHint::default())),
             Some(other) => {
                 let short: String = other.chars().take(40).collect();
-                Err(format!("a result of the unknown type {short:?}").into())
+                Err(format!("unknown resultType {short:?}").into())
             }
-            None => Err("a result's type is not a string".into()),
+            None => Err("resultType must be a string".into()),
         }
     }
 
     fn headers(&self, _: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)> {
-        // As in `_meta`: this era has one revision, even before the server has confirmed it.
+        // The era has one revision, so the header is sent before the server has responded.
         let mut headers = vec![(header::VERSION.to_owned(), version::name(V2026_07_28).to_owned())];
         if let Some(order) = order {
             headers.push((header::METHOD.to_owned(), order.method.clone().into_owned()));

@@ -14,13 +14,13 @@ use super::header::{self, METHOD, MISMATCH, Mirror, NAME, VERSION};
 use super::server::{self, MISSING_CAPABILITY, ModernServer, UNSUPPORTED_VERSION};
 
 impl HttpEra for ModernServer {
-    /// In the order that the conformance suite expects (requirement H26-28): version field,
+    /// Checks in the order that the conformance suite expects (requirement H26-28): version field,
     /// `_meta`, both equal, version known, method, name.
     fn check(&self, fields: &dyn Fields, request: &Request<'_>, params: &Params<'_>) -> Result<(), Fault> {
         let Some(version) = fields.field(VERSION) else {
-            let speaks = version::name(V2026_07_28);
+            let supported = version::name(V2026_07_28);
             return Err(mismatch_with(
-                format!("{VERSION} header is missing (this server speaks {speaks})"),
+                format!("{VERSION} header is missing (supported: {supported})"),
                 Some(server::supported(None)),
             ));
         };

@@ -23,7 +23,7 @@ use super::super::{
 
 /// The client lacks a capability (basic/index, error codes).
 pub(in crate::era) const MISSING_CAPABILITY: i32 = -32021;
-/// The request names a version that is not served (basic/versioning).
+/// The server does not support the version of the request (basic/versioning).
 pub(in crate::era) const UNSUPPORTED_VERSION: i32 = -32022;
 
 pub(in crate::era) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
@@ -36,14 +36,14 @@ pub(crate) struct ModernServer;
 
 /// Error for a request that names no version and belongs to no session.
 pub(in crate::era) fn unversioned(legacy_too: bool) -> Fault {
-    // Clients show this text to the user (basic/versioning: a server without sessions names its
+    // Clients show this text to the user (basic/versioning: a server without sessions lists its
     // versions in its response to initialize).
-    let otherwise = if legacy_too { ", or open a session with initialize first" } else { "" };
+    let otherwise = if legacy_too { "; or open a session with initialize first" } else { "" };
     let version = version::name(V2026_07_28);
     Fault::Custom {
         code: crate::rpc::code::INVALID_PARAMS,
         message: format!(
-            "Missing _meta field: io.modelcontextprotocol/protocolVersion (this server speaks {version}{otherwise})"
+            "Missing _meta field: io.modelcontextprotocol/protocolVersion (supported: {version}{otherwise})"
         ),
         data: Some(supported(None)),
     }
@@ -323,13 +323,11 @@ pub(in crate::era) fn read_filter(value: Value<'_>, most: usize) -> Result<Filte
         }
         if uris.len() > most {
             return Err(Fault::InvalidParams(
-                format!("resourceSubscriptions holds {} URIs, and at most {most} are taken", uris.len())
-                    .into(),
+                format!("resourceSubscriptions has {} URIs; at most {most} are allowed", uris.len()).into(),
             ));
         }
         for uri in uris.items() {
-            let uri =
-                uri.as_str().ok_or_else(|| params::invalid("resourceSubscriptions holds only strings"))?;
+            let uri = uri.as_str().ok_or_else(|| params::invalid("resourceSubscriptions must be strings"))?;
             filter.uris.push(uri.to_owned());
         }
     }

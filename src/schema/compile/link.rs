@@ -265,7 +265,7 @@ fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Box<Invalid>> {
                 let message = format!("more than {} subschemas within each other on one value", limits.depth);
                 // OK because nodes and places have the same length.
                 let place = t.places.get(at).or(t.places.first()).copied();
-                return Err(Invalid::told(place.unwrap_or(super::ROOT), message));
+                return Err(Invalid::from_message(place.unwrap_or(super::ROOT), message));
             }
             if let Some(slot) = depths.get_mut(at) {
                 *slot = depth;

@@ -7,8 +7,8 @@
 
 pub(super) fn is_ipv4(text: &str) -> bool {
     let mut count = 0;
-    // Decimal numbers without leading zeros, which some systems accept.
-    let good = text.split('.').all(|part| {
+    // Leading zeros are rejected, although some systems accept them.
+    let valid = text.split('.').all(|part| {
         count += 1;
         let value = part.bytes().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + u32::from(b - b'0')));
         matches!(part.len(), 1..=3)
@@ -16,7 +16,7 @@ pub(super) fn is_ipv4(text: &str) -> bool {
             && value.is_some()
             && (part.len() == 1 || !part.starts_with('0'))
     });
-    good && count == 4
+    valid && count == 4
 }
 
 pub(super) fn is_ipv6(text: &str) -> bool {
@@ -31,8 +31,8 @@ pub(super) fn is_ipv6(text: &str) -> bool {
     }
 }
 
-/// Counts the groups of 16 bits; the last two may be an IPv4 address.
-fn groups(text: &str, ends: bool) -> Option<usize> {
+/// Counts the groups of 16 bits. With `is_tail` the last two may be an IPv4 address.
+fn groups(text: &str, is_tail: bool) -> Option<usize> {
     if text.is_empty() {
         return Some(0);
     }
@@ -42,7 +42,7 @@ fn groups(text: &str, ends: bool) -> Option<usize> {
         let hexadecimal = part.bytes().all(|b| b.is_ascii_hexdigit());
         count += match part.len() {
             1..=4 if hexadecimal => 1,
-            _ if ends && parts.peek().is_none() && is_ipv4(part) => 2,
+            _ if is_tail && parts.peek().is_none() && is_ipv4(part) => 2,
             _ => return None,
         };
     }
@@ -53,9 +53,9 @@ pub(super) fn is_hostname(text: &str) -> bool {
     let mut length = 0;
     let mut last = b'.';
     for b in text.bytes() {
-        // Most bytes are of the first kind.
+        // Fast path: most bytes are alphanumeric.
         let inside = b.is_ascii_alphanumeric() || b == b'-' && length > 0 || !b.is_ascii();
-        // A label neither ends with a hyphen nor is empty.
+        // A label must not be empty or end with a hyphen.
         if !inside && (b != b'.' || length == 0 || last == b'-') || length >= 63 && inside {
             return false;
         }
@@ -77,13 +77,13 @@ fn is_dotted(local: &str, wide: bool) -> bool {
     let mut in_word = false;
     for c in local.chars() {
         let dot = c == '.';
-        let good = match c {
+        let valid = match c {
             '.' => in_word,
             'a'..='z' | 'A'..='Z' | '0'..='9' | '!' | '#'..='\'' | '*' | '+' | '-' | '/' => true,
             '=' | '?' | '^'..='`' | '{'..='~' => true,
             _ => wide && !c.is_ascii() && !c.is_control(),
         };
-        if !good {
+        if !valid {
             return false;
         }
         in_word = !dot;
@@ -128,7 +128,7 @@ mod tests {
             "", "0", "00", "1", "255", "256", "1.2.3.4", "1.2.3", "1.2.3.04", "+1", "abcd", "ABCDE", "g", ":",
         ];
         let mut seed = 1_u32;
-        let mut good = 0;
+        let mut matches = 0;
         for _ in 0..100_000 {
             let mut text = String::new();
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -145,8 +145,8 @@ mod tests {
             let (v4, v6) = (is_ipv4(&text), is_ipv6(&text));
             assert_eq!(v4, text.parse::<std::net::Ipv4Addr>().is_ok(), "{text}");
             assert_eq!(v6, text.parse::<std::net::Ipv6Addr>().is_ok(), "{text}");
-            good += usize::from(v4 || v6);
+            matches += usize::from(v4 || v6);
         }
-        assert!(good > 1000, "{good}");
+        assert!(matches > 1000, "{matches}");
     }
 }

@@ -85,8 +85,8 @@ fn after(c: u32) -> u32 {
 }
 
 // `\p{…}`. The tables of regex-syntax are larger than the rest of the pattern engine, so the feature
-// `unicode-pattern` enables them. Names are compared without case after their first letter, while
-// ECMA-262 requires the exact spelling.
+// `unicode-pattern` enables them. After the first letter, names are case-insensitive; ECMA-262
+// requires the exact spelling.
 
 /// The set of a property, given the text between the braces, or the error.
 #[cfg(feature = "unicode-pattern")]
@@ -142,7 +142,7 @@ fn look_up(query: &str) -> Option<CharSet> {
 /// Rejects every property.
 #[cfg(not(feature = "unicode-pattern"))]
 pub(super) fn property(_name: &str) -> Result<CharSet, String> {
-    Err("Unicode properties need the Cargo feature `unicode-pattern`; without it list the ranges, \
+    Err("Unicode properties need the Cargo feature `unicode-pattern`; enable it or write ranges, \
          as in [\\u00C0-\\u024F]"
         .to_owned())
 }

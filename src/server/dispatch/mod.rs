@@ -55,12 +55,12 @@ pub(crate) struct Dispatcher<I: ?Sized> {
     last_size: usize,
     /// Responses written and not yet sent.
     pub(crate) out: Writer,
-    /// Whether the calling thread serves one client only, so that it may wait.
+    /// The calling thread serves one client and may block.
     pub(crate) waits: bool,
     pub(crate) inline: I,
 }
 
-/// Inline handlers, whether or not they may move between threads.
+/// Inline handlers, `Send` or not.
 pub(crate) trait InlineTools {
     /// The handler at a place.
     fn tool(&mut self, place: usize) -> Option<&mut InlineFn>;
@@ -105,7 +105,7 @@ pub(crate) struct PlannedCall {
 pub(crate) struct Unread {
     /// The error to answer with.
     pub fault: Fault,
-    /// The id of the request, as JSON text, where it can be read although the whole cannot.
+    /// The id of the request, as JSON text, if it can be read although the message cannot.
     pub id: Option<Box<str>>,
 }
 
@@ -128,7 +128,7 @@ impl Unread {
     }
 }
 
-/// The id of a request; never that of a response, which is one of ours.
+/// The id of a request. `None` for a response, whose id belongs to a request of this side.
 fn request_id(head: &[u8], tail: &[u8]) -> Option<Box<str>> {
     let excerpt = Excerpt::read(head, tail);
     excerpt.id.filter(|_| excerpt.shape == Shape::Call).map(Box::from)
@@ -145,7 +145,8 @@ pub(crate) enum Text<'a> {
 impl<I: InlineTools + 'static> Dispatcher<I> {
     pub(crate) fn new(conn: Arc<Connection>, inline: I, waits: bool) -> Dispatcher<I> {
         let core = Arc::clone(&conn.core);
-        // In this order: a change in between is noticed with the first frame.
+        // Load the version first, so that a change between the two loads is detected at the next
+        // frame.
         let version = core.shared.catalog.version();
         let registry = core.shared.catalog.registry();
         let offer = registry.offer(core.shared.catalog.capabilities());
@@ -164,8 +165,8 @@ impl<I: InlineTools + 'static> Dispatcher<I> {
         }
     }
 
-    /// The same for callers that do not depend on the kind of inline handlers.
-    pub(crate) fn whole(&mut self) -> &mut Dispatcher<dyn InlineTools> {
+    /// The dispatcher without its type parameter, so that its code is compiled once.
+    pub(crate) fn as_dyn(&mut self) -> &mut Dispatcher<dyn InlineTools> {
         self
     }
 }
@@ -209,7 +210,7 @@ impl Dispatcher<dyn InlineTools> {
 
     /// Switches to another connection.
     #[cfg(feature = "http-server")]
-    pub(crate) fn turn_to(&mut self, conn: &Arc<Connection>, peer: Option<Peer>) {
+    pub(crate) fn set_connection(&mut self, conn: &Arc<Connection>, peer: Option<Peer>) {
         if !Arc::ptr_eq(&self.conn, conn) {
             self.conn = Arc::clone(conn);
         }
@@ -234,7 +235,7 @@ impl Dispatcher<dyn InlineTools> {
             MessageKind::Batch(messages) => self.array(messages),
             MessageKind::Malformed(shape) => match shape.id {
                 id if shape.answer => Action::Reply(self.reject(id.map(Value::raw), &shape_fault(&shape))),
-                // The peer will not send another response: the request of ours ends with an error.
+                // The peer will not send another response, so this side's request ends with an error.
                 Some(id) => self.response(id, Err(RpcError::new(shape.code, shape.message))),
                 None => Action::Ignore,
             },

@@ -93,8 +93,8 @@ impl Endpoint {
     }
 
     fn post(&mut self, info: &RequestInfo<'_>, body: &[u8], responder: Responder) {
-        self.dispatcher.whole().refresh();
-        let (doc, parsed) = self.dispatcher.whole().parse(Text::Read(body));
+        self.dispatcher.as_dyn().refresh();
+        let (doc, parsed) = self.dispatcher.as_dyn().parse(Text::Read(body));
         self.dispatcher.doc = match parsed {
             Ok(()) => self.document(info, doc, responder),
             Err(unread) => {
@@ -119,8 +119,8 @@ impl Endpoint {
                 let reply = self.reply(info, &doc, responder, self.core.eras.modern, None);
                 let sink: Arc<dyn ReplySink> = Arc::<PostResponse>::clone(&reply);
                 let shared = Arc::clone(&self.shared);
-                let dispatcher = self.dispatcher.whole();
-                dispatcher.turn_to(&shared, None);
+                let dispatcher = self.dispatcher.as_dyn();
+                dispatcher.set_connection(&shared, None);
                 let action = dispatcher.dispatch(&doc, &message, &sink);
                 match self.check_arguments(info, &message, &action) {
                     Ok(()) => self.carry_out(action, doc, &reply),
@@ -138,12 +138,12 @@ impl Endpoint {
                 let reply = self.reply(info, &doc, responder, self.core.eras.legacy, Some(streams));
                 let sink: Arc<dyn ReplySink> = Arc::<PostResponse>::clone(&reply);
                 self.turn_to_session(&connection, info);
-                let action = self.dispatcher.whole().dispatch(&doc, &message, &sink);
+                let action = self.dispatcher.as_dyn().dispatch(&doc, &message, &sink);
                 self.carry_out(action, doc, &reply)
             }
             Route::SessionMessage(connection) => {
                 self.turn_to_session(&connection, info);
-                let action = self.dispatcher.whole().dispatch(&doc, &message, &connection.sink);
+                let action = self.dispatcher.as_dyn().dispatch(&doc, &message, &connection.sink);
                 if let Action::Resume(job) = action {
                     // The pool reserves room for parked calls.
                     if let Err(Refused { job, .. }) = self.core.pool.try_submit(*job) {
@@ -260,7 +260,7 @@ impl Endpoint {
             // Requests to the client are sent as events, which this one does not accept.
             peer.capabilities = ClientCapabilities::default();
         }
-        self.dispatcher.whole().turn_to(connection, peer);
+        self.dispatcher.as_dyn().set_connection(connection, peer);
     }
 
     fn reply(
@@ -292,7 +292,7 @@ impl Endpoint {
         let sink: Arc<dyn ReplySink> = Arc::<PostResponse>::clone(reply);
         let (doc, encoded) = match action {
             Action::Reply(encoded) => (doc, encoded),
-            Action::Call(call) => match self.dispatcher.whole().start(call, doc, &sink) {
+            Action::Call(call) => match self.dispatcher.as_dyn().start(call, doc, &sink) {
                 Started::Done(done) => done,
                 Started::Parked => return None,
                 Started::Admitted(job) => {
@@ -340,7 +340,7 @@ impl Endpoint {
         let sink: Arc<dyn ReplySink> = batch.clone();
         let mut jobs = Vec::new();
         for message in doc.root().items() {
-            let dispatcher = self.dispatcher.whole();
+            let dispatcher = self.dispatcher.as_dyn();
             let (doc, action) = dispatcher.batch_item(message, &sink);
             let doc = match action {
                 Action::Call(call) => match dispatcher.start(call, doc, &sink) {
@@ -386,8 +386,8 @@ impl Endpoint {
         let connection = Arc::new(Connection::new(Arc::clone(&self.core), sink));
         let reply = self.reply(info, doc, responder, self.core.eras.legacy, Some(Arc::clone(&streams)));
         let sink: Arc<dyn ReplySink> = Arc::<PostResponse>::clone(&reply);
-        let dispatcher = self.dispatcher.whole();
-        dispatcher.turn_to(&connection, None);
+        let dispatcher = self.dispatcher.as_dyn();
+        dispatcher.set_connection(&connection, None);
         let action = dispatcher.dispatch(doc, message, &sink);
         let encoded = match action {
             Action::Reply(encoded) => encoded,
@@ -410,7 +410,7 @@ impl Endpoint {
             _ => self.answer(&reply, encoded, &[]),
         }
         let shared = Arc::clone(&self.shared);
-        self.dispatcher.whole().turn_to(&shared, None);
+        self.dispatcher.as_dyn().set_connection(&shared, None);
         self.dispatcher.out.clear();
     }
 

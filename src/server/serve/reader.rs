@@ -1,7 +1,8 @@
-//! The reader of a stream: it reads frames, has them dispatched, and carries the actions out.
+//! Reader of a stream: reads frames, dispatches them, and carries out the actions.
 //!
-//! Responses and jobs collect while further frames are ready, so that one write and one hand-over
-//! serve several messages. Both leave before an inline handler runs and before the reader waits.
+//! Responses and jobs are collected while further frames are ready, so that one write and one
+//! hand-off serve several messages. Both are flushed before an inline handler runs and before the
+//! reader blocks.
 //!
 //! # Invariants
 //! - Handing over to a full pool waits for room, which stops the reading of input (back-pressure).
@@ -37,7 +38,7 @@ where
 {
     let mut dispatcher = Dispatcher::new(Arc::clone(conn), inline, true);
     let jobs = Vec::new();
-    Reader { conn, dispatcher: dispatcher.whole(), jobs, large_out: false }.read(&mut *source)
+    Reader { conn, dispatcher: dispatcher.as_dyn(), jobs, large_out: false }.read(&mut *source)
 }
 
 struct Reader<'r> {
@@ -76,7 +77,7 @@ impl Reader<'_> {
         result
     }
 
-    /// Whether there is no point in reading on.
+    /// Returns whether reading must end.
     fn over(&self) -> bool {
         self.conn.sink.closed() || self.conn.core.shared.stopping()
     }

@@ -21,7 +21,7 @@ use crate::server::connection::Connection;
 use crate::server::registry::catalog::Catalog;
 use crate::server::registry::catalog::Delegate;
 
-/// Number of documents kept for reuse: as many as the reader collects jobs.
+/// Number of documents kept for reuse: as many as jobs that the reader collects (`reader.rs`).
 const SPARE_DOCS: usize = 64;
 /// Bytes of memory of all recycled documents: enough for a large message.
 const SPARE_TOTAL: usize = 2 << 20;
