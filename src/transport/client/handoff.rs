@@ -8,8 +8,8 @@
 //! - After it has read a response and no other caller waits, it lends the source. The next caller
 //!   that waits takes the source, reads until its response is there, and returns it.
 //! - The reader thread is woken if others wait by then, if the input has ended, and by a caller
-//!   that waits without reading. Otherwise it takes over after no caller has read for [`PAUSE`]. So a
-//!   notification right after a call is read with a delay of up to twice that time.
+//!   that waits without reading. Otherwise it takes over after no caller has read for [`PAUSE`].
+//!   So a notification right after a call is read with a delay of up to twice that time.
 //!
 //! # Invariants
 //! - The source has one owner: the reader thread, a caller, or [`Handoff`].
