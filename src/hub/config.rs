@@ -2,17 +2,21 @@
 //!
 //! Members of a server: `command`, `args`, `env` and `cwd` of a program, and `inheritEnv` for the
 //! whole environment of this process; `url` and `headers` of a server over HTTP; `type` (or
-//! `transport`), which must match; `disabled`. Other members are ignored. `${NAME}` and
-//! `${NAME:-default}` in a text are replaced by the environment variable `NAME` of this process.
+//! `transport`, `transportType`), which must match; `"disabled": true` or `"enabled": false`. Other
+//! members are ignored. `${NAME}`, `${env:NAME}` and `${NAME:-default}` in a text are replaced by
+//! the environment variable `NAME` of this process. The file may have comments and trailing commas.
 //!
 //! An error in one server's entry fails that server only.
 
 use std::process::Command;
 
 use crate::error::{Error, ErrorKind};
-use crate::json::{Doc, Kind, Value};
+use crate::json::{Doc, Kind, Value, without_comments};
 
 use super::{Upstream, check_key};
+
+/// Types of a server over HTTP.
+const HTTP: [&str; 5] = ["http", "streamable-http", "streamable_http", "streamableHttp", "sse"];
 
 /// The servers of a configuration file, in the order of the file.
 #[derive(Debug)]
@@ -37,8 +41,8 @@ enum Spec {
 }
 
 impl Config {
-    /// Reads the text of a configuration file. The servers may also be under `servers`, or at the
-    /// top.
+    /// Reads the text of a configuration file: JSON, with comments and trailing commas if any. The
+    /// servers may also be under `servers`, or at the top.
     ///
     /// An entry that cannot be used does not fail the file: [`Config::into_upstreams`] returns its
     /// error.
@@ -51,7 +55,8 @@ impl Config {
 
     /// As [`Config::parse`], with the caller's environment.
     fn with_environment(text: &str, look_up: &dyn Fn(&str) -> Option<String>) -> Result<Config, Error> {
-        let doc = Doc::parse(text.trim_start_matches('\u{feff}'))
+        let text = text.trim_start_matches('\u{feff}').as_bytes();
+        let doc = Doc::parse(without_comments(text))
             .map_err(|e| bad(format!("the configuration is not JSON: {e}")))?;
         let root = doc.root();
         let named = root.get("mcpServers").or_else(|| root.get("servers"));
@@ -63,7 +68,8 @@ impl Config {
         }
         let mut read: Vec<(String, Result<Spec, Error>)> = Vec::new();
         for (key, value) in servers.members() {
-            if value.get("disabled").and_then(Value::as_bool) == Some(true) {
+            let is = |name, on| value.get(name).and_then(Value::as_bool) == Some(on);
+            if is("disabled", true) || is("enabled", false) {
                 continue;
             }
             let spec = match read.iter().any(|(other, _)| other == key) {
@@ -132,22 +138,22 @@ impl Spec {
             Some(Some(inherit)) => inherit,
             Some(None) => return Err("`inheritEnv` must be true or false".to_owned()),
         };
-        let kind = text("type")?.or(text("transport")?);
+        let kind = text("type")?.or(text("transport")?).or(text("transportType")?);
+        let http = kind.as_deref().is_none_or(|kind| HTTP.contains(&kind));
         match (text("command")?, text("url")?, kind.as_deref()) {
             (Some(command), None, None | Some("stdio")) => {
                 let (args, env, dir) = (args()?, pairs("env")?, text("cwd")?);
                 Ok(Spec::Program { command, args, env, dir, inherit_env })
             }
-            (None, Some(url), None | Some("http" | "streamable-http" | "streamableHttp" | "sse")) => {
-                Ok(Spec::Url { url, headers: pairs("headers")? })
-            }
+            (None, Some(url), _) if http => Ok(Spec::Url { url, headers: pairs("headers")? }),
             (Some(_), Some(_), _) => Err("has both `command` and `url`".to_owned()),
             (None, None, _) if value.get("serverUrl").is_some() => {
                 Err("`serverUrl` is not supported: use `url`".to_owned())
             }
             (None, None, _) => Err("needs `command` or `url`".to_owned()),
             (Some(_), None, Some(kind)) => Err(format!("type {kind:?} has no `command`: allowed is stdio")),
-            (None, Some(_), Some(kind)) => {
+            (None, Some(_), kind) => {
+                let kind = kind.unwrap_or_default();
                 Err(format!("type {kind:?} has no `url`: allowed are http, streamable-http and sse"))
             }
         }
@@ -186,7 +192,7 @@ fn bad(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::Invalid, why)
 }
 
-/// Replaces `${NAME}` and `${NAME:-default}`.
+/// Replaces `${NAME}`, `${env:NAME}` and `${NAME:-default}`.
 fn expand(text: &str, look_up: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
@@ -198,6 +204,7 @@ fn expand(text: &str, look_up: &dyn Fn(&str) -> Option<String>) -> Result<String
             Some((name, default)) => (name, Some(default)),
             None => (name, None),
         };
+        let name = name.strip_prefix("env:").unwrap_or(name);
         match (look_up(name), default) {
             (Some(value), _) if !value.is_empty() || default.is_none() => expanded.push_str(&value),
             (_, Some(default)) => expanded.push_str(default),

@@ -33,6 +33,7 @@
 //! - A document recycles its buffers: [`Doc::parse_again`] on a document that has seen a
 //!   message of the same size allocates nothing.
 
+mod comments;
 mod const_check;
 mod float;
 #[allow(clippy::module_inception, reason = "the file is named after its type, `Json`")]
@@ -50,6 +51,7 @@ mod writer;
 
 use std::fmt;
 
+pub use comments::without_comments;
 pub use json::{Json, ToJson};
 #[cfg(feature = "miniserde")]
 pub use miniserde::{TypedError, from_value, to_writer};

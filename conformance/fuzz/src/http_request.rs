@@ -9,9 +9,27 @@ pub fn run(bytes: &[u8]) {
     }
     let whole = http_requests(&[bytes]);
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
-    assert_eq!(http_requests(&single), whole, "byte by byte");
+    assert_same(http_requests(&single), &whole, "byte by byte");
     for split in 0..bytes.len() {
         let (first, second) = bytes.split_at(split);
-        assert_eq!(http_requests(&[first, second]), whole, "split at {split}");
+        assert_same(http_requests(&[first, second]), &whole, &format!("split at {split}"));
+    }
+}
+
+/// Compares two results. After a rejected request whose body has not arrived, the connection ends;
+/// if the body is there, it goes on. So the result with the unread body may be the shorter one.
+fn assert_same(mut found: Vec<String>, whole: &[String], how: &str) {
+    let mut expected = whole.to_vec();
+    cut_at_unread_body(&found, &mut expected);
+    cut_at_unread_body(&expected, &mut found);
+    assert_eq!(found, expected, "{how}");
+}
+
+/// Replaces what `longer` has behind the rejection with which `shorter` ends.
+fn cut_at_unread_body(shorter: &[String], longer: &mut Vec<String>) {
+    const UNREAD: &str = "unread body";
+    if shorter.last().is_some_and(|last| last == UNREAD) && longer.len() + 1 >= shorter.len() {
+        longer.truncate(shorter.len() - 1);
+        longer.push(UNREAD.to_owned());
     }
 }

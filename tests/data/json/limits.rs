@@ -182,8 +182,9 @@ fn hostile_names_cost_no_more_than_sorting() {
         let text = object((0..64_000).map(|i| name(if i == last { 7 } else { i })));
         assert_eq!(duplicate(&text), text.rfind(&format!("\"{}\"", name(7))));
     }
-    // Comparing all pairs would take minutes in a test build.
-    assert!(start.elapsed() < Duration::from_secs(20));
+    // Comparing all pairs would take minutes in a test build. Under emulation, on a machine with
+    // other work, this takes up to half a minute.
+    assert!(start.elapsed() < Duration::from_secs(60));
 }
 
 #[test]

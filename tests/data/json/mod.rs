@@ -3,6 +3,7 @@
 mod accepted;
 mod alloc;
 mod blocks;
+mod comments;
 mod limits;
 #[cfg(feature = "miniserde")]
 mod miniserde;
