@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Tests of server and client while strace delays system calls, so that threads meet in orders that are rare on a quiet
-# machine: sequences of frames over lines and HTTP, calls and cancellations on one connection of a server and of a client.
+# Tests of server, HTTP server, client and hub while strace delays system calls, so that threads meet in orders that are
+# rare on a quiet machine: sequences of frames over lines and HTTP; calls and cancellations on one connection of a server
+# and of a client; sessions, event streams and disconnects of an HTTP server; restarts of a server of a hub.
 #
 #   conformance/delays.sh [MICROSECONDS] [SEQUENCES]     500 microseconds, 8,000 sequences (one in 200 over each way)
 #
@@ -14,6 +15,8 @@ delay=${1-500} sequences=${2-8000}
 . conformance/install.sh
 command -v strace >/dev/null || apt_install strace
 
+# The tests of client and hub start this server.
+cargo build --quiet --features full --example strict_server
 built() {
     cargo test --quiet --features full --test "$1" --no-run --message-format=json |
         sed -n "s/.*\"executable\":\"\([^\"]*\/$1-[^\"]*\)\".*/\1/p"
@@ -30,5 +33,9 @@ echo "== a server over lines and over HTTP"
 TEST_SEQUENCES=$sequences late "$(built server)" sequence::lines:: sequence::http::
 echo "== calls and cancellations on a server"
 TEST_CALLS=400 late "$(built server)" race::
+echo "== requests, streams and disconnects on an HTTP server"
+TEST_CALLS=160 late "$(built http)" race::
+echo "== calls and cancellations through a hub while a server restarts"
+TEST_CALLS=80 late "$(built hub)" race::
 echo "== a client"
 TEST_CALLS=400 late "$(built client)" race::sixteen_threads_with_a_child

@@ -130,6 +130,14 @@ limits! {
         /// Longest time that running calls may continue after the end of input or SIGTERM. 5 s:
         /// half of the time after which common supervisors send SIGKILL.
         pub grace: Duration = 5000, "TINYMCP_GRACE_MS" in 0..=MOST_MS;
+        /// Interval in which a stdio server looks for the end of its parent process, which ends the
+        /// server as SIGTERM does, even if the input stays open; zero turns this off. 5 s: idle
+        /// servers should rarely wake up. Linux 5.3 and later report the end at once.
+        pub parent_check: Duration = 5000, "TINYMCP_PARENT_CHECK_MS" in 0..=MOST_MS;
+        /// Time without a message and without a call in flight after which a stdio server ends, a
+        /// quarter later at most; zero turns this off. Off by default: most hosts do not start a
+        /// server again. Open subscriptions do not count.
+        pub idle_exit: Duration = 0, "TINYMCP_IDLE_EXIT_MS" in 0..=MOST_MS;
         /// Longest time that a call waits for the user, the model or the roots in a legacy session,
         /// and validity of a sealed `requestState`. 10 min: time for a user to respond.
         pub ask_timeout: Duration = 600_000, "TINYMCP_ASK_MS" in 1..=MOST_MS;
@@ -415,7 +423,13 @@ impl Limits {
         self.frame_bytes = self.frame_bytes.clamp(1024, MOST_BYTES as usize);
         // `Instant + Duration` can overflow for longer times.
         let most = Duration::from_millis(MOST_MS);
-        for time in [&mut self.handler_deadline, &mut self.grace, &mut self.ask_timeout] {
+        for time in [
+            &mut self.handler_deadline,
+            &mut self.grace,
+            &mut self.parent_check,
+            &mut self.idle_exit,
+            &mut self.ask_timeout,
+        ] {
             *time = most.min(*time);
         }
         #[cfg(feature = "client")]

@@ -2,6 +2,7 @@
 //!
 //! | page | subject |
 //! |---|---|
+//! | [`serve_command`] | `tinymcp serve`: tools from programs and files, without Rust |
 //! | [`serve`] | stdio servers: end of input, signals, threads, asking the user, tests |
 //! | [`http`] | HTTP servers: sessions, hosts and origins, tokens, proxies |
 //! | [`client`] | clients and hubs: deadlines, child processes, URLs, threads, many servers as one |
@@ -12,6 +13,9 @@
 //! | [`elsewhere`] | known bugs of MCP libraries, and the tests that keep them out of this one |
 //! | [`architecture`] | layers, decisions, the path of a call, for readers of the code |
 //! | [`requirements`] | the protocol's requirements that comments and tests cite by id |
+
+#[doc = include_str!("manual/serve_command.md")]
+pub mod serve_command {}
 
 #[doc = include_str!("manual/serve.md")]
 pub mod serve {}

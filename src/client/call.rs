@@ -214,7 +214,8 @@ impl CallRun {
                     Arc::clone(&pending).finish(Err(failure));
                 }
             }
-            Ok(()) if blocks && !pending.is_finished() => core.give_up(&pending, Failure::Timeout),
+            // Another thread that has taken the response from the table is about to set it.
+            Ok(()) if blocks && core.find(pending.id()).is_some() => core.give_up(&pending, Failure::Timeout),
             Ok(()) => {}
         }
         if let Some(callback) = &self.on_ready {

@@ -28,5 +28,5 @@ pub(crate) use client::ChildSettings;
 pub use client::Stderr;
 #[cfg(feature = "client")]
 pub(crate) use client::StreamTransport;
-pub(crate) use framing::{FrameSink, FrameSource, Input, ReplySink, is_gone, own_stdio};
+pub(crate) use framing::{FrameSink, FrameSource, Input, ReplySink, StdinProbe, is_gone, own_stdio};
 pub use framing::{Link, MemoryEnd, memory, memory_links};

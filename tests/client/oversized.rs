@@ -74,6 +74,14 @@ fn an_answer_beyond_the_frame_limit_ends_its_call_at_once() {
     }
 }
 
+/// A response whose result has this value, with the id before or behind it.
+fn response(id: &Value, value: &str, id_first: bool) -> String {
+    match id_first {
+        true => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":{value}}}}}"#),
+        false => format!(r#"{{"result":{{"x":{value}}},"jsonrpc":"2.0","id":{id}}}"#),
+    }
+}
+
 #[test]
 fn of_several_calls_only_the_one_with_the_long_answer_ends() {
     for id_first in [true, false] {
@@ -84,16 +92,27 @@ fn of_several_calls_only_the_one_with_the_long_answer_ends() {
         // A link in memory has no frame limit of its own: the depth is what is exceeded.
         let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
         let id = id_of("long");
-        let message = match id_first {
-            true => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":{deep}}}}}"#),
-            false => format!(r#"{{"result":{{"x":{deep}}},"jsonrpc":"2.0","id":{id}}}"#),
-        };
-        assert!(played.end.send(&message));
+        assert!(played.end.send(&response(&id, &deep, id_first)));
         let error = long.join().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
         assert!(error.to_string().contains("nested"), "{error}");
         played.answer(&id_of("short"), ok());
         assert_eq!(short.join().unwrap().unwrap(), "ok");
+    }
+}
+
+#[test]
+fn an_answer_with_too_many_values_ends_its_call() {
+    let mut limits = Limits::default();
+    limits.json_nodes = 1000;
+    for id_first in [true, false] {
+        let (client, played) = connected(plain().limits(limits.clone()), Era::Legacy);
+        let call = call(&client, "wide");
+        let id = played.hear()["id"].clone();
+        let wide = format!("[{}0]", "0,".repeat(2000));
+        assert!(played.end.send(&response(&id, &wide, id_first)));
+        let error = call.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     }
 }
 

@@ -23,6 +23,10 @@ use super::wire::{Peer, TIMEOUT};
 /// Variable with the name of the server to run.
 pub const ROLE: &str = "TEST_HOSTILE_ROLE";
 
+/// Role of a process that starts a server with its own streams and waits for it, and variable with
+/// the role of that server.
+pub const MIDDLE: &str = "TEST_HOSTILE_MIDDLE";
+
 /// Tool that accepts any arguments.
 pub fn any(name: &str) -> Tool {
     Tool::new(name).input_schema(Json::constant(r#"{"type":"object"}"#))
@@ -105,6 +109,12 @@ fn status(_: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
 
 /// Runs the server that `role` names.
 pub fn serve(role: &str) -> ExitCode {
+    if role == MIDDLE {
+        let role = std::env::var_os(MIDDLE).unwrap();
+        let mut server = Command::new(std::env::current_exe().unwrap());
+        let status = server.env(ROLE, role).env_remove(MIDDLE).status().unwrap();
+        return if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let mut server = plain();
     let handle = server.handle();
     let stop = handle.clone();
@@ -146,7 +156,9 @@ pub fn serve(role: &str) -> ExitCode {
         .and_then(|s| s.complete_prompt("p", "a", |_| Completion::new(["value"])))
         .unwrap();
     server.resource_updates().logging();
-    server.on_shutdown(|| eprintln!("hook"));
+    if role != "quiet" {
+        server.on_shutdown(|| eprintln!("hook"));
+    }
     let result = match role {
         "local" => server.into_local().serve_stdio(),
         _ => server.serve_stdio(),
@@ -296,11 +308,25 @@ impl Process {
         self.memory("VmRSS:")
     }
 
+    /// Voluntary context switches of the threads of the process.
+    pub fn switches(&self) -> u64 {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid)).expect("it lives");
+        let threads = threads.map(|thread| thread.unwrap().path().join("status"));
+        // A worker may end meanwhile.
+        let status = threads.filter_map(|status| std::fs::read_to_string(status).ok());
+        status.map(|status| number(&status, "voluntary_ctxt_switches:")).sum()
+    }
+
     fn memory(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).expect("it lives");
-        let line = status.lines().find(|l| l.starts_with(name)).expect("Linux tells");
-        line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("no number of KiB")
+        number(&status, name)
     }
+}
+
+/// The number in a line of a status file.
+fn number(status: &str, name: &str) -> u64 {
+    let line = status.lines().find(|l| l.starts_with(name)).expect("Linux tells");
+    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("no number")
 }
 
 /// Sends a signal to any process.

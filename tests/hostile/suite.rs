@@ -6,6 +6,7 @@ mod change;
 mod flow;
 mod frame;
 mod late;
+mod life;
 mod load;
 mod mutate;
 mod process;
@@ -57,6 +58,7 @@ pub fn main() -> ExitCode {
         change::TESTS,
         load::TESTS,
         stdio::TESTS,
+        life::TESTS,
     ];
     let tests: Vec<Test> = groups.concat().into_iter().filter(|(name, _)| wanted(name)).collect();
     if list {

@@ -1,6 +1,7 @@
 //! Requests of one client do not affect those of another.
 
-use std::time::Instant;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tinymcp::{Limits, Server, Tool, json::Json};
@@ -116,4 +117,44 @@ fn a_call_beyond_the_memory_for_calls_is_refused_alone() {
         assert_eq!(waiting.join().unwrap(), 200);
     });
     when_served(|| served.modern(&[], "tools/call", large()));
+}
+
+#[test]
+fn a_batch_whose_calls_are_all_cancelled_ends() {
+    let (tell, told) = mpsc::channel();
+    let mut server = Server::new("waits", "1");
+    server
+        .tool(Tool::new("waits"), move |ctx, _: Json| {
+            ctx.progress(1.0, None, None);
+            let _ = tell.send(());
+            while !ctx.cancelled() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Ok("")
+        })
+        .unwrap();
+    let served = serve_with(server, |http| http);
+    let session = served.open("2025-03-26", json!({}));
+    let fields = [("Mcp-Session-Id", &*session)];
+    // Progress begins an event stream.
+    for meta in [json!({}), json!({"progressToken": "p"})] {
+        let calls: Vec<Value> = (1..=2)
+            .map(|id| {
+                json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+                       "params": {"name": "waits", "arguments": {}, "_meta": meta}})
+            })
+            .collect();
+        std::thread::scope(|scope| {
+            let batch = scope.spawn(|| served.post(&fields, &json!(calls)));
+            (1..=2).for_each(|_| told.recv_timeout(PATIENCE).unwrap());
+            for id in 1..=2 {
+                let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                                    "params": {"requestId": id}});
+                assert_eq!(served.post(&fields, &cancel).status, 202);
+            }
+            let ended = batch.join().unwrap();
+            assert_eq!(ended.status, 200);
+            assert!(!ended.raw_rest().windows(6).any(|bytes| bytes == b"result"));
+        });
+    }
 }

@@ -109,7 +109,15 @@ impl ReplySink for Batch {
 
     #[cold]
     fn abandon(&self) {
-        self.change(|state| state.open = state.open.saturating_sub(1));
+        let mut is_silent = false;
+        self.change(|state| {
+            state.open = state.open.saturating_sub(1);
+            is_silent = state.complete && state.open == 0 && state.answers.is_empty();
+        });
+        // Every call was cancelled, so nothing is sent, but the response to the batch must end.
+        if is_silent {
+            self.sink.abandon();
+        }
     }
 
     #[cold]

@@ -304,7 +304,6 @@ impl InFlight {
     }
 
     /// Number of calls in flight.
-    #[cfg(feature = "http-server")]
     pub(crate) fn len(&self) -> usize {
         self.table().calls.len()
     }

@@ -268,7 +268,6 @@ impl Connection {
     }
 
     /// Returns whether calls are in flight.
-    #[cfg(feature = "http-server")]
     pub(crate) fn busy(&self) -> bool {
         self.calls.len() > 0
     }
@@ -359,6 +358,11 @@ impl Connection {
             self.outbox.send(&self.sink, std::mem::take(&mut unsent));
         }
         parked.requests.push(ClientRequest { id, on_answer, unsent });
+        drop(parked);
+        // The session may have become ready since, and the reader has then seen no request.
+        if !ready && self.session().as_ref().is_some_and(|session| session.ready) {
+            self.ready();
+        }
         Ok(())
     }
 

@@ -131,6 +131,7 @@ impl BoundServer {
             *lock(&outcome) = Some(event_loop.run());
         })?;
         core.watchdog.watch(
+            None,
             |now| core.shared.check(now),
             || {
                 let end =

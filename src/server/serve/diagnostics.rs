@@ -16,6 +16,22 @@ pub(crate) fn say(line: &str) {
     let _ = std::io::stderr().write_all(format!("tinymcp: {line}\n").as_bytes());
 }
 
+/// Writes a line, unless standard error has no room for it now.
+#[cold]
+pub(crate) fn say_unless_blocked(line: &str) {
+    #[cfg(unix)]
+    {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        // A pipe is ready if it has room for a page.
+        let stderr = rustix::stdio::stderr();
+        let mut ready = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
+        if poll(&mut ready, Some(&Timespec::default())) == Ok(0) {
+            return;
+        }
+    }
+    say(line);
+}
+
 /// Reports unknown `TINYMCP_*` variables, once per process.
 pub(crate) fn report_unknown_variables() {
     static REPORTED: Once = Once::new();

@@ -1,6 +1,7 @@
 //! Serving loops: start of the reader and watchdog threads, and the order of shutdown.
 
 pub(crate) mod diagnostics;
+mod exit_watch;
 mod reader;
 pub(crate) mod state;
 pub(crate) mod watchdog;
@@ -15,8 +16,9 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::{self, Pool, PoolSize};
 use crate::sync::lock;
-use crate::transport::{Link, own_stdio};
+use crate::transport::{Link, StdinProbe, own_stdio};
 
+use self::exit_watch::ExitWatch;
 use self::reader::read;
 use self::state::Core;
 use self::watchdog::{TICK, Watchdog};
@@ -87,26 +89,28 @@ pub(crate) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
 /// after a signal although the reader thread is blocked in a read.
 pub(crate) fn stdio(server: Server) -> Result<(), Error> {
     let parts = take_apart(server, false)?;
-    let link = own_stdio(&parts.core.limits)?;
+    let (link, stdin) = own_stdio(&parts.core.limits)?;
     let _signals = parts.core.watchdog.catch_signals()?;
-    threaded(parts, link)
+    threaded(parts, link, Some(stdin))
 }
 
 /// Serves any connection in the same way, without signal handlers.
 pub(crate) fn connection(server: Server, link: Link) -> Result<(), Error> {
-    threaded(take_apart(server, false)?, link)
+    threaded(take_apart(server, false)?, link, None)
 }
 
 /// Reads on a new thread and runs the watchdog on this one.
-fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
+fn threaded(parts: Parts, link: Link, stdin: Option<StdinProbe>) -> Result<(), Error> {
     let conn = connect(&parts.core, &link);
+    let exits = stdin.and_then(|stdin| ExitWatch::new(&conn, stdin));
     let served = Served { done: Arc::default(), core: Arc::clone(&parts.core) };
     let done = Arc::clone(&served.done);
     let (reading, inline) = (Arc::clone(&conn), parts.inline);
     spawn("mcp-reader", conn.core.limits.worker_stack, move || {
         served.with(read(&reading, link.source, inline))
     })?;
-    let ended = parts.core.watchdog.watch(|now| parts.core.shared.check(now), || over(&conn, &done.flag));
+    let ended =
+        parts.core.watchdog.watch(exits, |now| parts.core.shared.check(now), || over(&conn, &done.flag));
     let why = end(&conn, &done.flag, parts.hooks);
     match (ended, lock(&done.result).take()) {
         (Ended::Input, Some(Err(error))) => Err(error),
@@ -144,16 +148,16 @@ fn over(conn: &Connection, served: &AtomicBool) -> Option<Ended> {
 
 /// Serves a connection on this thread, for handlers that cannot leave it.
 pub(crate) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
-    here(take_apart(local.server, false)?, link, local.inline, |_| {})
+    here(take_apart(local.server, false)?, (link, None), local.inline, |_| {})
 }
 
 /// Serves standard input and output on the calling thread, for handlers that cannot leave it.
 pub(crate) fn local_stdio(local: LocalServer) -> Result<(), Error> {
     let parts = take_apart(local.server, false)?;
-    let link = own_stdio(&parts.core.limits)?;
+    let (link, stdin) = own_stdio(&parts.core.limits)?;
     let _signals = parts.core.watchdog.catch_signals()?;
     // This thread may be blocked in a read that cannot be interrupted.
-    here(parts, link, local.inline, |sent| match sent {
+    here(parts, (link, Some(stdin)), local.inline, |sent| match sent {
         Ok(()) => std::process::exit(0),
         Err(error) => {
             diagnostics::say(&error.to_string());
@@ -166,17 +170,18 @@ pub(crate) fn local_stdio(local: LocalServer) -> Result<(), Error> {
 /// this thread is blocked in a read, the watchdog shuts the connection down and calls `then`.
 fn here(
     parts: Parts,
-    link: Link,
+    (link, stdin): (Link, Option<StdinProbe>),
     inline: Vec<Box<InlineFn>>,
     then: fn(Result<(), Error>),
 ) -> Result<(), Error> {
     let served = Arc::new(AtomicBool::new(false));
     let conn = connect(&parts.core, &link);
+    let exits = stdin.and_then(|stdin| ExitWatch::new(&conn, stdin));
     let hooks = Arc::new(Mutex::new(parts.hooks));
     let watcher = {
         let (conn, served, hooks) = (Arc::clone(&conn), Arc::clone(&served), Arc::clone(&hooks));
         spawn("mcp-watch", WATCH_STACK, move || {
-            if conn.core.watchdog.watch(|now| conn.core.shared.check(now), || over(&conn, &served))
+            if conn.core.watchdog.watch(exits, |now| conn.core.shared.check(now), || over(&conn, &served))
                 == Ended::Stopped
             {
                 let why = end(&conn, &served, take_hooks(&hooks));

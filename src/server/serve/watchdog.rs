@@ -5,9 +5,13 @@
 //! [`QUIET`] ticks. Arming an armed watchdog costs one atomic load.
 
 use std::io;
+#[cfg(unix)]
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use super::exit_watch::{Descriptor, ExitWatch};
 
 /// Interval of deadline checks: a quarter of the 200 ms within which a call must be cancelled.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
@@ -64,12 +68,17 @@ impl Watchdog {
 
     /// Blocks until a wake-up, one tick at most.
     pub(crate) fn pause(&self) {
-        self.waker.wait(Some(TICK));
+        self.waker.wait(Some(TICK), None);
     }
 
     /// Runs the watchdog until `reason` returns a reason to end, and returns that. `check` looks
-    /// for overdue calls and returns whether there are deadlines left.
-    pub(crate) fn watch<R>(&self, check: impl Fn(Instant) -> bool, reason: impl Fn() -> Option<R>) -> R {
+    /// for overdue calls and returns whether there are deadlines left. `exits` may stop the server.
+    pub(crate) fn watch<R>(
+        &self,
+        mut exits: Option<ExitWatch>,
+        check: impl Fn(Instant) -> bool,
+        reason: impl Fn() -> Option<R>,
+    ) -> R {
         let mut quiet = 0;
         loop {
             let sleeping = quiet >= QUIET;
@@ -77,7 +86,14 @@ impl Watchdog {
                 self.armed.store(false, Ordering::Release);
             }
             // One more wait with a timeout after disarming, for a call that was armed in between.
-            self.waker.wait((!sleeping || quiet == QUIET).then_some(TICK));
+            let time = (!sleeping || quiet == QUIET).then_some(TICK);
+            match &mut exits {
+                None => _ = self.waker.wait(time, None),
+                Some(exits) => {
+                    let event = self.waker.wait(exits.pause(time), exits.event());
+                    exits.check(event);
+                }
+            }
             if let Some(reason) = reason() {
                 return reason;
             }
@@ -122,11 +138,23 @@ impl Waker {
         let _ = io::Write::write(&mut &self.write, b"!");
     }
 
-    fn wait(&self, time: Option<Duration>) {
-        let mut bytes = [0; 64];
-        if self.read.set_read_timeout(time).is_ok() {
-            let _ = io::Read::read(&mut &self.read, &mut bytes);
+    /// Waits for a wake-up or until `event` is readable, and returns whether it is.
+    fn wait(&self, time: Option<Duration>, event: Option<&Descriptor>) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let woken = self.read.as_fd();
+        // Without an event the socket is polled twice.
+        let mut ready = [woken, event.map_or(woken, AsFd::as_fd)]
+            .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
+        // A signal that interrupts the wait is a wake-up.
+        if poll(&mut ready, time.as_ref()).is_err() {
+            return false;
         }
+        let [woken, ended] = ready.map(|polled| !polled.revents().is_empty());
+        if woken {
+            let _ = io::Read::read(&mut &self.read, &mut [0; 64]);
+        }
+        ended && event.is_some()
     }
 
     fn catch_signals(&self, terminated: &Arc<AtomicBool>, at_once: &Arc<AtomicBool>) -> io::Result<Signals> {
@@ -158,7 +186,7 @@ impl Waker {
         self.changed.notify_all();
     }
 
-    fn wait(&self, time: Option<Duration>) {
+    fn wait(&self, time: Option<Duration>, _event: Option<&Descriptor>) -> bool {
         let mut woken = crate::sync::lock(&self.woken);
         if !*woken {
             // Without a timeout a day: a spurious wake-up costs nothing.
@@ -166,6 +194,7 @@ impl Waker {
             woken = crate::sync::wait_for(&self.changed, woken, time);
         }
         *woken = false;
+        false
     }
 
     fn catch_signals(&self, _: &Arc<AtomicBool>, at_once: &Arc<AtomicBool>) -> io::Result<Signals> {

@@ -81,7 +81,7 @@ impl<R: Read> LineReader<R> {
     }
 
     /// Returns the stream. Callers must not read from it.
-    #[cfg(feature = "client")]
+    #[cfg(all(feature = "client", unix))]
     pub(in crate::transport) fn stream(&mut self) -> &mut R {
         &mut self.read
     }

@@ -27,7 +27,7 @@ use lines::LineReader;
 use lines::LineSink;
 pub(crate) use lines::is_gone;
 pub use memory::{MemoryEnd, memory, memory_links};
-pub(crate) use stdio::own_stdio;
+pub(crate) use stdio::{StdinProbe, own_stdio};
 
 /// Result of [`FrameSource::next`].
 pub(crate) enum Input<'a> {

@@ -5,17 +5,66 @@
 //! error and never between two messages (MCP basic/transports/stdio: a server must not write
 //! anything to stdout that is not a message).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use crate::error::Error;
 use crate::limits::Limits;
 
 use super::Link;
+
+/// State of standard input for other threads than its reader.
+pub(crate) struct StdinProbe {
+    reads: Arc<AtomicU32>,
+    /// Closed by the reader.
+    #[cfg(unix)]
+    input: std::sync::Weak<std::os::fd::OwnedFd>,
+}
+
+impl StdinProbe {
+    /// Number of reads that have returned, wrapping.
+    pub(crate) fn reads(&self) -> u32 {
+        self.reads.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a read returns at once, with bytes, the end or an error.
+    #[cfg(unix)]
+    pub(crate) fn ready(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let Some(input) = self.input.upgrade() else { return true };
+        let mut polled = [PollFd::new(&input, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())) != Ok(0)
+    }
+
+    /// Returns `false`: only a parent's end asks for this, and no parent is watched.
+    #[cfg(not(unix))]
+    pub(crate) fn ready(&self) -> bool {
+        false
+    }
+}
+
+/// Counts the reads of a stream.
+struct Counted<R> {
+    read: R,
+    reads: Arc<AtomicU32>,
+}
+
+impl<R: std::io::Read> std::io::Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let result = self.read.read(buf);
+        // Only this thread stores, so a plain store suffices.
+        let reads = self.reads.load(Ordering::Relaxed);
+        self.reads.store(reads.wrapping_add(1), Ordering::Release);
+        result
+    }
+}
 
 /// Takes standard input and output.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Io`] when a descriptor is missing or cannot be duplicated.
 #[cfg(unix)]
-pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
+pub(crate) fn own_stdio(limits: &Limits) -> Result<(Link, StdinProbe), Error> {
     use rustix::io::fcntl_dupfd_cloexec;
     use rustix::stdio::{dup2_stdin, dup2_stdout};
 
@@ -25,7 +74,10 @@ pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
     let null = std::fs::File::open("/dev/null")?;
     dup2_stdin(&null).map_err(std::io::Error::from)?;
     dup2_stdout(rustix::stdio::stderr()).map_err(std::io::Error::from)?;
-    Ok(Link::lines(BlockingFd(input), BlockingFd(output), limits))
+    let (input, reads) = (Arc::new(input), Arc::<AtomicU32>::default());
+    let probe = StdinProbe { reads: Arc::clone(&reads), input: Arc::downgrade(&input) };
+    let input = Counted { read: BlockingFd(input), reads };
+    Ok((Link::lines(input, BlockingFd(Arc::new(output)), limits), probe))
 }
 
 /// Blocking reads and writes of a descriptor, also if it is in non-blocking mode.
@@ -36,7 +88,7 @@ pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
 /// Uses system calls instead of the C library, whose `read` and `write` are cancellation points:
 /// they cost four locked instructions for each response.
 #[cfg(unix)]
-struct BlockingFd(std::os::fd::OwnedFd);
+struct BlockingFd(Arc<std::os::fd::OwnedFd>);
 
 #[cfg(unix)]
 impl BlockingFd {
@@ -84,6 +136,8 @@ impl std::io::Write for BlockingFd {
 
 /// Takes standard input and output. Without `dup2`, handlers must not print.
 #[cfg(not(unix))]
-pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
-    Ok(Link::lines(std::io::stdin(), std::io::stdout(), limits))
+pub(crate) fn own_stdio(limits: &Limits) -> Result<(Link, StdinProbe), Error> {
+    let probe = StdinProbe { reads: Arc::default() };
+    let input = Counted { read: std::io::stdin(), reads: Arc::clone(&probe.reads) };
+    Ok((Link::lines(input, std::io::stdout(), limits), probe))
 }

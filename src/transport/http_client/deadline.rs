@@ -203,8 +203,10 @@ impl Exchange {
                 state.stop.get_or_insert(StopReason::Answered);
             }
             if state.stop.is_none() {
-                drop(wait_for(&self.stopped, state, slice));
+                state = wait_for(&self.stopped, state, slice);
             }
+            // `stop` takes this lock, and `turn` others.
+            drop(state);
             if slice >= TICK.min(BRIEF) && !turn() {
                 self.stop(StopReason::Abandoned);
             }
@@ -315,5 +317,22 @@ impl Drop for Entered {
         if let Some(left) = CURRENT.replace(self.0.take()) {
             lock(&left.state).socket = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_ends_when_the_response_arrives_as_it_begins() {
+        let exchange = Arc::new(Exchange::endless(Some(1)));
+        exchange.answered();
+        // As if the response had arrived after the deadline was read.
+        exchange.lift_deadline();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(exchange.pause(Duration::from_secs(20), &mut || false)));
+        let ended = told.recv_timeout(Duration::from_secs(10)).map(|ended| ended.err());
+        assert_eq!(ended, Ok(Some(StopReason::Answered)));
     }
 }

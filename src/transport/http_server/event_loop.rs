@@ -27,6 +27,7 @@ use crate::limits::Limits;
 /// Connections beyond the limit that may be open to receive 503.
 const MAX_REJECTED: usize = 16;
 /// File descriptors reserved for the rest of the process.
+#[cfg(unix)]
 const OTHER_FILES: u64 = 64;
 /// Connections accepted from one listener in one turn.
 const MAX_ACCEPTS: usize = 64;

@@ -164,9 +164,11 @@ impl RequestReader {
             _ => 0,
         };
         let end = if before == 0 && fresh != b"\r" {
-            let end = find_end(fresh, &mut searched)?;
+            // Faults behind the limit must not change the status, which would depend on splits.
+            let limited = &fresh[..fresh.len().min(bounds.head_bytes + 1)];
+            let end = find_end(limited, &mut searched)?;
             if end.is_none() {
-                self.buf.extend_from_slice(&fresh[..fresh.len().min(bounds.head_bytes + 1)]);
+                self.buf.extend_from_slice(limited);
             }
             end
         } else {
@@ -188,9 +190,7 @@ impl RequestReader {
             if received.len() <= bounds.head_bytes {
                 return Ok((skipped + fresh.len(), Step::Incomplete));
             }
-            // Without a line end within the limit, the target is too long.
-            let target = !received[..bounds.head_bytes].contains(&b'\n');
-            return Err(StatusError(if target { 414 } else { 431 }));
+            return Err(too_long(&received[..bounds.head_bytes]));
         };
         let consumed = skipped + end - before;
         self.stage = START;
@@ -261,6 +261,11 @@ impl RequestReader {
         sink.handle(&head, options.response, &body.into_vec());
         Ok(Step::Handled)
     }
+}
+
+/// Status of a head beyond the limit. Without a line end within the limit, the target is too long.
+fn too_long(head: &[u8]) -> StatusError {
+    StatusError(if head.contains(&b'\n') { 431 } else { 414 })
 }
 
 fn decode(

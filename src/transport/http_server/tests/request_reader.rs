@@ -228,6 +228,9 @@ fn heads_and_bodies_have_bounds() {
     assert_at_every_split(fits.as_bytes(), &["GET / keep "], "");
     let too_long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(513 - whole));
     assert_at_every_split(too_long.as_bytes(), &[], "431");
+    // A bare line feed behind the limit.
+    let malformed_later = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\n\n", "x".repeat(600));
+    assert_at_every_split(malformed_later.as_bytes(), &[], "431");
 }
 
 #[test]
