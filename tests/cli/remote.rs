@@ -208,6 +208,33 @@ fn a_server_that_says_nothing_is_given_up() {
     assert_eq!(code, 2, "{err}");
 }
 
+#[cfg(unix)]
+#[test]
+fn errors_name_the_script_and_not_its_interpreter() {
+    let folder = std::env::temp_dir().join(format!("tinymcp-runners-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    for (runner, words, label) in [
+        ("node", &["dist/server.js", "x"][..], "dist/server.js"),
+        ("npx", &["-y", "@scope/server"], "@scope/server"),
+        ("python3.11", &["server.py"], "server.py"),
+        ("uv", &["run", "server"], "server"),
+        // Values of options are no names.
+        ("uvx", &["--from", "git+https://token@host/x", "y"], ""),
+        ("python3", &["-c", "code"], ""),
+        ("python-lsp", &["a"], ""),
+    ] {
+        let program = folder.join(runner);
+        // A program that ends at once.
+        std::os::unix::fs::symlink("/bin/false", &program).unwrap();
+        let program = program.to_str().unwrap();
+        let (code, _, err) = run(&[&["list", "--", program], words].concat(), "");
+        assert_eq!(code, 2, "{err}");
+        let label = if label.is_empty() { program } else { label };
+        assert!(err.starts_with(&format!("tinymcp: {label}: ")), "{runner}: {err}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 /// A program that says its process id and neither answers nor minds the end of its input.
 #[cfg(unix)]
 const DEAF: [&str; 4] = ["--", "sh", "-c", "echo $$ >&2; exec sleep 600"];

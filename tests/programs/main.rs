@@ -12,3 +12,28 @@ mod board_server;
 mod cli;
 mod examples;
 mod readme;
+#[cfg(feature = "serve")]
+mod serve_check;
+#[cfg(all(unix, feature = "serve", feature = "client"))]
+mod serve_command_line;
+#[cfg(all(unix, feature = "serve", feature = "client"))]
+mod serve_files;
+#[cfg(all(target_os = "linux", feature = "serve", feature = "client"))]
+mod serve_host;
+#[cfg(all(unix, feature = "serve", feature = "http-server", feature = "http-client"))]
+mod serve_http;
+#[cfg(all(unix, feature = "serve", feature = "client"))]
+mod serve_reload;
+#[cfg(feature = "serve")]
+mod serve_sandbox;
+#[cfg(all(unix, feature = "serve", feature = "client"))]
+mod serve_session;
+#[cfg(all(unix, feature = "serve", feature = "client"))]
+mod serve_tools;
+
+/// Returns whether an emulator runs the programs. It has no Landlock, and a sandbox would have to
+/// grant its files, too, because the kernel starts it in place of the programs.
+#[cfg(all(target_os = "linux", feature = "serve"))]
+fn emulated() -> bool {
+    std::env::var_os("TEST_EMULATED").is_some()
+}

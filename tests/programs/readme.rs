@@ -54,6 +54,8 @@ fn defaults() -> Vec<(&'static str, u64)> {
         ("TINYMCP_WORKER_STACK", d.worker_stack as u64),
         ("TINYMCP_DEADLINE_MS", milliseconds(d.handler_deadline)),
         ("TINYMCP_GRACE_MS", milliseconds(d.grace)),
+        ("TINYMCP_PARENT_CHECK_MS", milliseconds(d.parent_check)),
+        ("TINYMCP_IDLE_EXIT_MS", milliseconds(d.idle_exit)),
         ("TINYMCP_ASK_MS", milliseconds(d.ask_timeout)),
         ("TINYMCP_PARKED", d.parked as u64),
         ("TINYMCP_STATE_BYTES", d.state_bytes as u64),

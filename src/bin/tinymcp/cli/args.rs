@@ -11,7 +11,7 @@ use lexopt::prelude::*;
 use tinymcp::Era;
 use tinymcp::lint::{PROFILES, Profile};
 
-use super::Result;
+use crate::Result;
 
 /// Parsed arguments.
 #[derive(Default)]

@@ -5,13 +5,16 @@
 //!
 //! Invariant: the catalog holds the descriptions as the server sent them, byte for byte.
 
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
 use tinymcp::json::Writer;
 use tinymcp::{Client, ClientBuilder, Endpoint, Error, Limits};
 
-use super::Result;
 use super::args::Args;
 #[cfg(unix)]
 use super::signals;
+use crate::Result;
 
 /// Returns a client builder with the options.
 pub(crate) fn builder(args: &Args) -> Result<ClientBuilder> {
@@ -53,7 +56,7 @@ pub(crate) fn connect(client: ClientBuilder, args: &Args) -> Result<Client> {
     })
 }
 
-fn spawn(client: ClientBuilder, words: &[std::ffi::OsString]) -> Result<Client> {
+fn spawn(client: ClientBuilder, words: &[OsString]) -> Result<Client> {
     let Some((program, rest)) = words.split_first() else {
         return Err("expected a command after --".to_owned());
     };
@@ -63,10 +66,25 @@ fn spawn(client: ClientBuilder, words: &[std::ffi::OsString]) -> Result<Client> 
     client.inherit_env(true).spawn(command).map_err(|e| e.to_string())
 }
 
-/// Label of the server: its program or URL.
+/// Label of the server: its URL or program; for an interpreter or a package runner, the script or
+/// package directly behind it, as in `node server.js`, `npx -y NAME` or `uv run NAME`.
 pub(crate) fn name(args: &Args) -> String {
-    let program = args.command.as_ref().and_then(|words| words.first());
-    program.map_or_else(|| args.url.clone().unwrap_or_default(), |p| p.to_string_lossy().into_owned())
+    let Some((program, rest)) = args.command.as_ref().and_then(|words| words.split_first()) else {
+        return args.url.clone().unwrap_or_default();
+    };
+    // Other options may have values, which can be secrets or code.
+    let skipped = |word: &&OsString| *word == "run" || *word == "-y" || *word == "--yes";
+    let script = rest.iter().find(|word| !skipped(word));
+    let script = script.filter(|word| is_runner(program) && !word.as_encoded_bytes().starts_with(b"-"));
+    script.unwrap_or(program).to_string_lossy().into_owned()
+}
+
+/// Returns whether this program runs the script or package that the next word names.
+fn is_runner(program: &OsStr) -> bool {
+    const RUNNERS: [&str; 9] = ["node", "npx", "bun", "deno", "uv", "uvx", "pipx", "ruby", "python"];
+    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    // `python3.11` is a runner, too.
+    RUNNERS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'))
 }
 
 /// Returns the label of the server and the catalog of its tools.

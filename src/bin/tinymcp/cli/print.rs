@@ -8,26 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tinymcp::Progress;
 use tinymcp::json::{Kind, Value};
 
+use crate::escape::plain;
+
 /// Largest width of the column of names.
 const MAX_NAME_WIDTH: usize = 32;
-
-/// Replaces terminal control characters, except newline and tab.
-pub(crate) fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| if is_terminal_control(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c })
-        .collect()
-}
-
-/// Like [`plain`], but also replaces newline and tab, so that text of a peer cannot imitate an
-/// output line.
-pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if is_terminal_control(c) { '\u{fffd}' } else { c }).collect()
-}
-
-/// Returns whether `c` is a control character or a bidirectional formatting character.
-fn is_terminal_control(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
 
 /// `true` while the terminal shows a progress line.
 static PROGRESS_SHOWN: AtomicBool = AtomicBool::new(false);

@@ -16,7 +16,7 @@ use std::thread;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tinymcp::{Abort, ClientBuilder};
 
-use super::Result;
+use crate::Result;
 
 /// The received signal; 0 before.
 static RECEIVED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();

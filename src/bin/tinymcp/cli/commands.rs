@@ -8,14 +8,17 @@
 //! invalid usage or without a response.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::sync::mpsc;
 
 use tinymcp::json::{Doc, Json, Kind, Value, Writer};
 use tinymcp::{Change, Client, ClientBuilder, CompletionTarget, Error, ErrorKind, Level};
 
 use super::args::Args;
-use super::{MAX_BYTES, Result, connect, out, print};
+use super::{connect, print};
+use crate::escape::plain;
+use crate::{Result, out};
 
 const FLAGS: &[&str] = &["url", "header", "era", "timeout", "json", "text"];
 const WATCH_FLAGS: &[&str] = &["url", "header", "era", "timeout", "json", "text", "count"];
@@ -54,9 +57,12 @@ pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8> {
         }
         ("get", [name, arguments @ ..]) => {
             let mut w = Writer::new();
-            w.begin_object().key("name").string(name);
-            pairs(&mut w, "arguments", arguments)?;
-            w.end_object();
+            w.begin_object().key("name").string(name).key("arguments").begin_object();
+            for word in arguments {
+                let (name, value) = pair(word)?;
+                w.key(name).string(value);
+            }
+            w.end_object().end_object();
             Request::Other("prompts/get", w.into_json())
         }
         ("complete", [kind, subject, argument, resolved @ ..]) => {
@@ -194,28 +200,12 @@ impl<'a> CompletionRequest<'a> {
     }
 }
 
-fn pairs(w: &mut Writer, name: &str, words: &[&str]) -> Result<()> {
-    w.key(name).begin_object();
-    for word in words {
-        let (name, value) = pair(word)?;
-        w.key(name).string(value);
-    }
-    w.end_object();
-    Ok(())
-}
-
 fn pair(word: &str) -> Result<(&str, &str)> {
     word.split_once('=').ok_or_else(|| format!("invalid argument {word:?}; expected NAME=VALUE"))
 }
 
 fn standard_input() -> Result<String> {
-    let mut text = String::new();
-    let read = io::stdin().lock().take(MAX_BYTES + 1).read_to_string(&mut text);
-    read.map_err(|e| format!("standard input: {e}"))?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(format!("standard input: longer than {MAX_BYTES} bytes"));
-    }
-    Ok(text)
+    String::from_utf8(super::read(Path::new("-"))?).map_err(|e| format!("standard input: {e}"))
 }
 
 /// Returns whether the output format is text instead of JSON.
@@ -236,9 +226,9 @@ fn report(args: &Args, error: &Error) -> Result<u8> {
     if !matches!(error.kind(), ErrorKind::Remote | ErrorKind::PeerIncompatible) {
         return Err(message);
     }
-    eprintln!("tinymcp: {}", print::plain(&message));
+    eprintln!("tinymcp: {}", plain(&message));
     if let Some(data) = error.data() {
-        eprintln!("{}", print::plain(data.as_str()));
+        eprintln!("{}", plain(data.as_str()));
     }
     Ok(1)
 }
@@ -258,7 +248,7 @@ fn watch(args: &Args, uris: &[&str]) -> Result<u8> {
             return report(args, &error);
         }
     }
-    eprintln!("tinymcp: watching {}", print::plain(&connect::name(args)));
+    eprintln!("tinymcp: watching {}", plain(&connect::name(args)));
     print_events(args, events)
 }
 

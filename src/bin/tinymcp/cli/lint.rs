@@ -1,0 +1,254 @@
+//! Commands `schema-lint` and `schema-simplify`.
+//!
+//! Invariant: with `--fix --write`, the file is replaced as a whole or not at all.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use tinymcp::json::Writer;
+use tinymcp::lint::{
+    self, Choice, Finding, Optional, PROFILES, RULES, RuleSet, Severity, Snapshot, SnapshotError,
+};
+
+use super::args::Args;
+use super::connect;
+
+use super::{json_error, read};
+use crate::escape::one_line;
+use crate::{Result, out};
+
+/// Reads the catalog that the arguments name. Returns its label for messages and its text.
+fn catalog(args: &Args) -> Result<(PathBuf, Vec<u8>)> {
+    match (args.files.as_slice(), &args.command, &args.url) {
+        ([path], None, None) => Ok((path.clone(), read(path)?)),
+        ([], Some(_), None) | ([], None, Some(_)) if args.has("write") => {
+            Err("--write requires a file".to_owned())
+        }
+        ([], Some(_), None) | ([], None, Some(_)) => {
+            let (name, catalog) = connect::catalog(args)?;
+            Ok((name.into(), catalog.into_bytes()))
+        }
+        _ => Err("expected one FILE, - for standard input, or a server".to_owned()),
+    }
+}
+
+fn snapshot(args: &Args) -> Result<(PathBuf, Snapshot)> {
+    let (path, text) = catalog(args)?;
+    let path = &path;
+    let snapshot = Snapshot::parse(&text).map_err(|e| match e {
+        SnapshotError::Json(e) => json_error(path, &text, e),
+        other => format!("{}: {other}", path.display()),
+    })?;
+    if snapshot.is_partial() {
+        eprintln!(
+            "tinymcp: {}: incomplete catalog (it has nextCursor): tools of later pages are not checked",
+            path.display()
+        );
+    }
+    Ok((path.clone(), snapshot))
+}
+
+pub(crate) fn schema_lint(args: &Args) -> Result<u8> {
+    if args.has("list") {
+        return list().map(|()| 0);
+    }
+    if args.has("write") && !args.has("fix") || args.has("keep-optional") && !args.has("fix") {
+        return Err("--write and --keep-optional require --fix".to_owned());
+    }
+    if args.has("fix") && (args.has("json") || args.has("matrix")) {
+        return Err("--fix cannot be combined with --json or --matrix".to_owned());
+    }
+    let mut choice = Choice::new();
+    if let Some(rules) = &args.rules {
+        choice = choice.rules(rules).map_err(|id| format!("unknown rule {id:?}; see `--list`"))?;
+    }
+    if let Some(profile) = args.profile {
+        choice = choice.profile(profile);
+    }
+    let (path, snapshot) = snapshot(args)?;
+    if args.has("fix") {
+        return fix(args, &path, &snapshot);
+    }
+    if args.has("matrix") {
+        return matrix(&snapshot, args.has("json"));
+    }
+    let report = lint::check_with(&snapshot, &choice);
+    let mut lines = Vec::new();
+    if args.has("json") {
+        for finding in &report.findings {
+            let mut w = Writer::new();
+            finding.write(&mut w);
+            w.newline();
+            lines.extend_from_slice(w.as_bytes());
+        }
+        let mut w = Writer::new();
+        w.begin_object().key("summary").begin_object();
+        w.key("tools_checked").u64(report.tools as u64);
+        w.key("schema_criticals").u64(report.criticals as u64);
+        w.key("schema_warnings").u64(report.warnings as u64);
+        w.key("findings").u64(report.findings.len() as u64);
+        w.end_object().end_object().newline();
+        lines.extend_from_slice(w.as_bytes());
+    } else {
+        let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        // The hint of a rule is printed once.
+        let mut hinted: Vec<&str> = Vec::new();
+        for findings in report.findings.chunk_by(|a, b| a.tool == b.tool) {
+            lines.extend_from_slice(tool_line(findings).as_bytes());
+            for finding in findings {
+                let hint = !finding.hint.is_empty() && !hinted.contains(&finding.rule);
+                hinted.push(finding.rule);
+                lines.extend_from_slice(line(finding, hint, colour).as_bytes());
+            }
+        }
+        let summary =
+            format!("{} tools, {} criticals, {} warnings\n", report.tools, report.criticals, report.warnings);
+        lines.extend_from_slice(summary.as_bytes());
+    }
+    out(&lines)?;
+    Ok(u8::from(report.criticals + report.warnings > 0))
+}
+
+/// Formats the line above the findings of one tool: its name and their number.
+fn tool_line(findings: &[Finding]) -> String {
+    let name = findings.first().map_or("", |finding| &finding.tool);
+    let mut counts = String::new();
+    for severity in [Severity::Critical, Severity::Warning, Severity::Note] {
+        let count = findings.iter().filter(|finding| finding.severity == severity).count();
+        if count > 0 {
+            let comma = if counts.is_empty() { "" } else { ", " };
+            let plural = if count == 1 { "" } else { "s" };
+            counts.push_str(&format!("{comma}{count} {}{plural}", severity.as_str()));
+        }
+    }
+    format!("{}: {counts}\n", one_line(name))
+}
+
+/// Formats one finding as an indented line.
+fn line(finding: &Finding, hint: bool, colour: bool) -> String {
+    let (start, end) = match finding.severity {
+        _ if !colour => ("", ""),
+        Severity::Critical => ("\x1b[31m", "\x1b[0m"),
+        Severity::Warning => ("\x1b[33m", "\x1b[0m"),
+        Severity::Note => ("\x1b[2m", "\x1b[0m"),
+    };
+    let (severity, rule) = (finding.severity.as_str(), finding.rule);
+    let (pointer, message) = (one_line(&finding.pointer), one_line(&finding.message));
+    let hint = if hint { format!(" ({})", finding.hint) } else { String::new() };
+    let fixable = if finding.fixable { " [fixable]" } else { "" };
+    format!("  {start}{severity}{end} {rule} {pointer}: {message}{hint}{fixable}\n")
+}
+
+fn list() -> Result<()> {
+    let mut text = String::new();
+    for rule in RULES {
+        let on = match rule.set {
+            RuleSet::Recommended => "",
+            RuleSet::Default => " (not in `recommended`)",
+            RuleSet::Optional => " (off by default)",
+        };
+        text.push_str(&format!("{:9} {:8} {}{on}\n", rule.id, rule.severity.as_str(), rule.summary));
+    }
+    text.push('\n');
+    for profile in PROFILES {
+        text.push_str(&format!("{:14} {}\n", profile.id, profile.summary));
+    }
+    out(text.as_bytes())
+}
+
+fn fix(args: &Args, path: &Path, snapshot: &Snapshot) -> Result<u8> {
+    let optional = if args.has("keep-optional") { Optional::Keep } else { Optional::Require };
+    let fixed = lint::tighten(snapshot, optional);
+    for finding in &fixed.left {
+        eprintln!("{}", one_line(&finding.to_string()));
+    }
+    if !args.has("write") {
+        return out(fixed.text.as_bytes()).map(|()| 0);
+    }
+    if path == Path::new("-") {
+        return Err("--write requires a file".to_owned());
+    }
+    if fixed.changes > 0 {
+        replace(path, fixed.text.as_bytes()).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    eprintln!("{}: {} changes", path.display(), fixed.changes);
+    Ok(0)
+}
+
+/// Replaces a file atomically by a new one with the same permissions.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Replace the target of a symbolic link, not the link.
+    let target = fs::canonicalize(path)?;
+    let permissions = fs::metadata(&target)?.permissions();
+    let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let beside = target.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
+    let written = (|| {
+        let mut file = fs::File::options().write(true).create_new(true).open(&beside)?;
+        file.set_permissions(permissions)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, &target)
+    })();
+    if written.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::AlreadyExists) {
+        // Report the first error, not that of the clean-up.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+/// Prints one cell for each tool and host: the worst finding of the HOST rules.
+fn matrix(snapshot: &Snapshot, json: bool) -> Result<u8> {
+    let names: Vec<&str> = snapshot.tools().filter_map(|t| t.get("name")?.as_str()).collect();
+    let mut columns = Vec::new();
+    for profile in PROFILES {
+        let report = lint::check_with(snapshot, &Choice::new().profile(profile));
+        let host = report.findings.iter().filter(|f| f.profile.is_some());
+        let mut worst = std::collections::HashMap::new();
+        for finding in host {
+            let entry = worst.entry(finding.tool.clone()).or_insert(Severity::Note);
+            *entry = (*entry).max(finding.severity);
+        }
+        columns.push(worst);
+    }
+    let verdict = |severity: Option<&Severity>| match severity {
+        None | Some(Severity::Note) => "ok",
+        Some(Severity::Warning) => "loses",
+        Some(Severity::Critical) => "refused",
+    };
+    let mut text = String::new();
+    let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0).max(4);
+    if !json {
+        text.push_str(&format!("{:width$}", "tool"));
+        PROFILES.iter().for_each(|p| text.push_str(&format!("  {:>13}", p.id)));
+        text.push('\n');
+    }
+    for name in &names {
+        let cells = PROFILES.iter().zip(columns.iter().map(|c| verdict(c.get(*name))));
+        if json {
+            let mut w = Writer::new();
+            w.begin_object().key("tool").string(name).key("hosts").begin_object();
+            cells.for_each(|(p, cell)| {
+                w.key(p.id).string(cell);
+            });
+            w.end_object().end_object().newline();
+            text.push_str(w.as_str());
+        } else {
+            text.push_str(&format!("{:width$}", one_line(name)));
+            cells.for_each(|(_, cell)| text.push_str(&format!("  {cell:>13}")));
+            text.push('\n');
+        }
+    }
+    out(text.as_bytes())?;
+    Ok(u8::from(columns.iter().any(|c| c.values().any(|s| *s == Severity::Critical))))
+}
+
+pub(crate) fn schema_simplify(args: &Args) -> Result<u8> {
+    let profile = args.profile.ok_or("schema-simplify requires --profile HOST")?;
+    let (path, snapshot) = snapshot(args)?;
+    let simple = lint::simplify(&snapshot, profile).map_err(|e| format!("{}: {e}", path.display()))?;
+    for loss in &simple.losses {
+        eprintln!("{}", one_line(&loss.to_string()));
+    }
+    out(simple.text.as_bytes()).map(|()| 0)
+}

@@ -1,0 +1,234 @@
+//! `--check`: problems and warnings of definition files; `--schema`: the schema of the files.
+//!
+//! | check | reason |
+//! |---|---|
+//! | programs, folders and files exist | a call would fail |
+//! | the sandbox of a tool contains its program | the same |
+//! | no value can be read as an option | an argument `-rf` would change what the program does |
+//! | no value runs as code | shells, SQL, `ssh`, which joins its arguments to a command line |
+//! | every argument is used, lists by `...` | the author forgot one, or wrote a shell command |
+//! | tools have descriptions, the lint has no findings | models choose tools by them |
+//! | this kernel can apply the sandboxes | otherwise programs run without |
+
+use std::path::{Path, PathBuf};
+
+use super::definition::{Definition, Grants, Mode, PromptDefinition, ResourceDefinition, ToolDefinition};
+use super::files;
+use super::programs::sandbox;
+use super::read::{self, Problem, reason};
+use crate::escape::one_line;
+use crate::{Result, out};
+
+mod arguments;
+mod program;
+mod shell;
+mod usage;
+
+/// JSON Schema of the definition files, on one line.
+pub(crate) const FILE_SCHEMA: &str = match std::str::from_utf8(&compact::<COMPACT_LENGTH>().0) {
+    Ok(text) => text,
+    Err(_) => panic!("the schema is not UTF-8"),
+};
+
+const COMPACT_LENGTH: usize = compact::<{ SCHEMA_SOURCE.len() }>().1;
+const SCHEMA_SOURCE: &[u8] = include_bytes!("file-schema.json");
+
+/// The schema without the white space between its tokens, and its length.
+const fn compact<const N: usize>() -> ([u8; N], usize) {
+    let (mut compact, mut length) = ([0; N], 0);
+    let (mut in_string, mut is_escaped) = (false, false);
+    let mut rest = SCHEMA_SOURCE;
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
+        if in_string || !byte.is_ascii_whitespace() {
+            compact[length] = *byte;
+            length += 1;
+        }
+        in_string ^= *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+    }
+    (compact, length)
+}
+
+/// Problems that are printed at most.
+const SHOWN: usize = 1000;
+
+/// Prints the problems and warnings of these files and a summary. The exit status is 1 for
+/// warnings and 2 for problems.
+pub(crate) fn run(paths: &[PathBuf]) -> Result<u8> {
+    let (problems, contents, status) = match read::definition(paths) {
+        Ok(definition) => {
+            let warnings = check(&definition);
+            let status = u8::from(!warnings.is_empty());
+            (warnings, contents(&definition), status)
+        }
+        Err(problems) => (problems, "invalid".to_owned(), 2),
+    };
+    let shown = problems.iter().take(SHOWN);
+    let mut text: String = shown.map(|problem| one_line(&problem.to_string()) + "\n").collect();
+    if problems.len() > SHOWN {
+        text.push_str("…\n");
+    }
+    let number = match problems.len() {
+        0 => "no problems".to_owned(),
+        n => counted(n, "problem"),
+    };
+    let more = if status == 2 { "; more checks run when they are mended" } else { "" };
+    text.push_str(&format!("{contents}: {number}{more}\n"));
+    out(text.as_bytes()).map(|()| status)
+}
+
+/// Number of entries of a definition.
+fn contents(definition: &Definition) -> String {
+    let mut contents = counted(definition.tools.len(), "tool");
+    contents.push_str(&format!(", {}", counted(definition.resources.len(), "resource")));
+    if !definition.templates.is_empty() {
+        contents.push_str(&format!(", {}", counted(definition.templates.len(), "resource template")));
+    }
+    contents.push_str(&format!(", {}", counted(definition.prompts.len(), "prompt")));
+    contents
+}
+
+fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Checks what the reader cannot know from the files alone. The warnings are sorted by file and
+/// line.
+pub(crate) fn check(definition: &Definition) -> Vec<Problem> {
+    let mut warnings = Vec::new();
+    for tool in &definition.tools {
+        check_tool(tool, &mut |message| warnings.push(Problem { place: tool.source.place.clone(), message }));
+    }
+    for resource in &definition.resources {
+        let message = check_resource(resource);
+        warnings.extend(message.map(|message| Problem { place: resource.source.place.clone(), message }));
+    }
+    for template in &definition.templates {
+        let prefix = template.file.leading_literal();
+        let folder = Path::new(prefix.rsplit_once('/').map_or("/", |(folder, _)| folder));
+        if !folder.is_dir() && prefix.contains('/') {
+            let message = format!("{}: not a folder", folder.display());
+            warnings.push(Problem { place: template.source.place.clone(), message });
+        }
+    }
+    for prompt in &definition.prompts {
+        let message = check_prompt(prompt);
+        warnings.extend(message.map(|message| Problem { place: prompt.source.place.clone(), message }));
+    }
+    #[cfg(feature = "lint")]
+    lint(definition, &mut warnings);
+    read::sort(&mut warnings);
+    warnings
+}
+
+fn check_resource(resource: &ResourceDefinition) -> Option<String> {
+    let path = resource.path.display();
+    match std::fs::metadata(&resource.path) {
+        Err(error) => Some(format!("{path}: {}", reason(&error))),
+        Ok(metadata) if resource.is_folder && !metadata.is_dir() => {
+            Some(format!("{path}: not a folder; use `file`"))
+        }
+        Ok(metadata) if !resource.is_folder && metadata.is_dir() => {
+            Some(format!("{path}: a folder; use `folder`"))
+        }
+        Ok(metadata) if !resource.is_folder && !metadata.is_file() => {
+            Some(format!("{path}: not a regular file"))
+        }
+        Ok(_) => None,
+    }
+}
+
+fn check_prompt(prompt: &PromptDefinition) -> Option<String> {
+    files::check_prompt(&prompt.file, &prompt.prompt)
+        .err()
+        .map(|why| format!("{}: {why}", prompt.file.display()))
+}
+
+fn check_tool(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
+    if tool.tool.description.as_deref().is_none_or(|text| text.trim().is_empty()) {
+        warn("missing `description`: models choose a tool by it".to_owned());
+    }
+    let argv = &tool.program.argv;
+    let program = program::find(argv.program());
+    match &program {
+        Ok(path) => {
+            let excluded = tool.program.sandbox.as_ref().is_some_and(|grants| !may_read(grants, path));
+            if excluded {
+                warn(format!(
+                    "the sandbox does not let the program {} be read: add \"system\" or its folder to `read`",
+                    path.display()
+                ));
+            }
+        }
+        Err(message) => warn(message.clone()),
+    }
+    if !tool.program.cwd.is_dir() {
+        warn(format!("cwd {}: not a folder", tool.program.cwd.display()));
+    }
+    if let Some(grants) = &tool.program.sandbox {
+        for path in grants.read.iter().chain(&grants.write).filter(|p| p.is_absolute() && !p.exists()) {
+            warn(format!("sandbox: {} does not exist, so it is not granted", path.display()));
+        }
+        if let Some(missing) = sandbox::support().missing(grants) {
+            warn(format!("sandbox: {missing}"));
+        }
+    }
+    usage::check(tool, warn);
+    if matches!(tool.mode, Mode::PerCall { .. }) {
+        arguments::check(tool, warn);
+    }
+}
+
+/// Whether a sandbox contains a program.
+fn may_read(grants: &Grants, program: &Path) -> bool {
+    const SYSTEM: &str = "/usr /bin /sbin /lib /lib32 /lib64 /nix/store /gnu/store";
+    let real = program.canonicalize();
+    let real = real.as_deref().unwrap_or(program);
+    grants.read.iter().chain(&grants.write).any(|grant| {
+        if grant == Path::new(sandbox::SYSTEM_WORD) {
+            return SYSTEM.split(' ').any(|folder| real.starts_with(folder));
+        }
+        real.starts_with(grant.canonicalize().as_deref().unwrap_or(grant))
+    })
+}
+
+/// Adds the findings of the recommended lint rules, at the line of their tool.
+#[cfg(feature = "lint")]
+fn lint(definition: &Definition, warnings: &mut Vec<Problem>) {
+    use tinymcp::lint::{Choice, Severity, check_with};
+
+    let tools: Vec<tinymcp::Tool> = definition.tools.iter().map(|tool| tool.tool.clone()).collect();
+    let choice = Choice::new().rules("recommended").unwrap_or_default();
+    for finding in check_with(&tools, &choice).findings {
+        let tool = definition.tools.iter().find(|tool| tool.tool.name == finding.tool);
+        let Some(tool) = tool.filter(|_| finding.severity != Severity::Note) else { continue };
+        // Reported already, also without the lint.
+        let no_description = tool.tool.description.as_deref().is_none_or(|text| text.trim().is_empty());
+        if no_description && (finding.pointer == "/description" || finding.rule == "TOOL-003") {
+            continue;
+        }
+        let hint = if finding.hint.is_empty() { String::new() } else { format!(" ({})", finding.hint) };
+        let mut place = tool.source.place.clone();
+        place.pointer.push_str(&pointer_in_file(tool, &finding.pointer));
+        warnings.push(Problem { place, message: format!("{}: {}{hint}", finding.rule, finding.message) });
+    }
+}
+
+/// Pointer of a finding below its tool. The short form of `input` has no `properties`.
+#[cfg(feature = "lint")]
+fn pointer_in_file(tool: &ToolDefinition, pointer: &str) -> String {
+    use tinymcp::json::{Doc, Value};
+
+    let Some(input) = pointer.strip_prefix("/inputSchema") else { return pointer.to_owned() };
+    let doc = Doc::parse(&tool.source.text).unwrap_or_default();
+    let is_schema = doc.root().pointer("/input/type").and_then(Value::as_str) == Some("object");
+    let argument = input.strip_prefix("/properties/").filter(|_| !is_schema);
+    match argument.and_then(|argument| argument.split('/').next()) {
+        Some(argument) => format!("/input/{argument}"),
+        None => format!("/input{input}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! Checks of command lines: values that a program reads as options or as code.
+
+use tinymcp::json::{Doc, Json, Value};
+use tinymcp::schema::Schema;
+
+use super::super::definition::ToolDefinition;
+use super::super::read::script::{self, Language};
+use super::super::template::Text;
+use super::super::words;
+use super::shell;
+
+/// Programs whose operands are an expression: `--` does not end it.
+pub(super) const EXPRESSIONS: &str = "find test [ expr";
+
+/// Programs, and their options that take the next argument as their value, also if it begins with
+/// a dash.
+const VALUES: [(&str, &str); 11] = [
+    ("grep egrep fgrep", "-e -f -m -A -B -C"),
+    ("zgrep git", "-e"),
+    ("rg", "-e -f -m -A -B -C -g -t"),
+    ("awk gawk mawk", "-v -F"),
+    ("head tail", "-n -c"),
+    ("cut", "-b -c -d -f"),
+    ("date", "-d"),
+    ("journalctl", "-n -u"),
+    ("test [", "-d -e -f -n -r -s -w -x -z"),
+    (
+        "find",
+        "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname -ilname -newer -samefile \
+         -type -size -mtime -mmin -atime -amin -ctime -cmin -maxdepth -mindepth -user -group -uid -gid -perm",
+    ),
+    ("gfind", "-name -iname"),
+];
+
+/// Arguments of a tool, by the input schema.
+struct Arguments<'t> {
+    properties: Option<Value<'t>>,
+}
+
+impl<'t> Arguments<'t> {
+    fn get(&self, name: &str) -> Option<Value<'t>> {
+        self.properties.and_then(|properties| properties.get(name))
+    }
+
+    fn may_begin_with_dash(&self, name: &str) -> bool {
+        self.get(name).is_none_or(may_begin_with_dash)
+    }
+
+    /// Whether all values are numbers, booleans or words of the author.
+    fn is_plain(&self, element: &Text) -> bool {
+        element.names().all(|name| self.get(name).is_some_and(is_plain))
+    }
+}
+
+/// Warns of values that a program may read as options or as code.
+pub(super) fn check(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
+    let schema = tool.tool.input_schema.as_ref().map_or_else(Doc::default, Json::to_doc);
+    let arguments = Arguments { properties: schema.root().get("properties") };
+    let elements = tool.program.argv.elements();
+    // Elements with placeholders are empty texts here.
+    let words: Vec<&str> = elements.iter().map(|element| element.literal().unwrap_or_default()).collect();
+    let start = command(&words);
+    let program = words.get(start).map_or("", |word| script::name(word));
+    let is_dynamic = elements.iter().any(|element| element.literal().is_none());
+    if matches!(program, "ssh" | "autossh") && is_dynamic {
+        warn(
+            "ssh joins its arguments to a command line for a shell on the other machine, which a value can \
+             change: pass values by `stdin`"
+                .to_owned(),
+        );
+    }
+    let behind = script::find(&words, &|_| true)
+        .filter(|(_, language)| matches!(language, Language::Shell | Language::Python));
+    for (at, element) in elements.iter().enumerate().skip(1) {
+        let Some(name) = element.leading_name() else { continue };
+        let before = words.get(start..at).unwrap_or_default();
+        if matches!(before.last(), Some(&("-exec" | "-execdir" | "-ok" | "-okdir"))) {
+            warn(format!(
+                "argument {at} of the command line, {{{name}}}, is the name of a program that runs"
+            ));
+        } else if behind.is_none_or(|(script, _)| at <= script)
+            && !is_protected(before)
+            && arguments.may_begin_with_dash(name)
+        {
+            warn(option_message(at, name, before));
+        }
+    }
+    sql(elements, &words, start, &arguments, warn);
+    if let Some((at, Language::Shell)) = behind {
+        let values =
+            elements.get(at + 1..).unwrap_or_default().iter().map(|element| parameter(element, &arguments));
+        let values: Vec<shell::Parameter> = values.collect();
+        shell::check(words.get(at).unwrap_or(&""), &values, warn);
+    }
+}
+
+fn option_message(at: usize, name: &str, before: &[&str]) -> String {
+    let program = before.first().map_or("", |program| script::name(program));
+    if words::has(EXPRESSIONS, program) {
+        return format!(
+            "argument {at} of the command line begins with {{{name}}}, whose value may begin with `-`; {program} \
+             reads it as a part of its expression, also behind \"--\": put a fixed text in front of it, such as \
+             \"./{{{name}}}\", or exclude such values in the input schema with \"pattern\": \"^[^-]\""
+        );
+    }
+    let attached = match before.last() {
+        Some(option) if option.starts_with("--") && option.len() > 2 => format!("{option}={{{name}}}"),
+        Some(option) if option.starts_with('-') && option.len() == 2 && *option != "--" => {
+            format!("{option}{{{name}}}")
+        }
+        _ => format!("--option={{{name}}}"),
+    };
+    format!(
+        "argument {at} of the command line begins with {{{name}}}, whose value may begin with `-` and \
+         be read as an option: put \"--\" in front of it, write \"{attached}\", or exclude \
+         such values in the input schema with \"pattern\": \"^[^-]\""
+    )
+}
+
+/// Index of the program in a command line, behind `sudo`, `env`, `timeout 5` and the like.
+pub(super) fn command(words: &[&str]) -> usize {
+    let is_known = |word: &&str| {
+        let name = script::name(word);
+        words::has(EXPRESSIONS, name)
+            || name == "ssh"
+            || VALUES.iter().any(|(programs, _)| words::has(programs, name))
+    };
+    let program = words.first().map_or("", |program| script::name(program));
+    if program == "find" || !words::has(script::WRAPPERS, program) {
+        return 0;
+    }
+    // Only options of the wrapper stand in front of its `--`.
+    let separator = words.iter().position(|word| *word == "--").filter(|at| {
+        let options = words.get(1..*at).unwrap_or_default();
+        let next = words.get(at + 1).is_some_and(|word| !word.is_empty());
+        next && options.iter().all(|word| word.starts_with('-') || word.contains('='))
+    });
+    let known = || words.iter().skip(1).position(is_known).map(|at| at + 1);
+    separator.map(|at| at + 1).or_else(known).unwrap_or(0)
+}
+
+/// Whether the argument behind these words of a command is no option, even if it begins with `-`.
+pub(super) fn is_protected(before: &[&str]) -> bool {
+    let Some((program, before)) = before.split_first() else { return true };
+    let program = script::name(program);
+    let options =
+        VALUES.iter().find(|(programs, _)| words::has(programs, program)).map_or("", |(_, options)| *options);
+    if before.last().is_some_and(|last| !last.is_empty() && words::has(options, last)) {
+        return true;
+    }
+    !words::has(EXPRESSIONS, program) && before.iter().any(|word| matches!(*word, "--" | "--end-of-options"))
+}
+
+/// Warns of values inside SQL.
+fn sql(
+    elements: &[Text],
+    words: &[&str],
+    start: usize,
+    arguments: &Arguments<'_>,
+    warn: &mut dyn FnMut(String),
+) {
+    let program = words.get(start).map_or("", |word| script::name(word));
+    let is_embedded = matches!(program, "sqlite3" | "duckdb");
+    if !is_embedded && !matches!(program, "psql" | "mysql" | "mariadb") {
+        return;
+    }
+    // The first operand of the embedded ones is the file.
+    let mut is_file = is_embedded;
+    for (at, element) in elements.iter().enumerate().skip(start + 1) {
+        let text = element.leading_literal();
+        let previous = at.checked_sub(1).and_then(|at| words.get(at)).copied().unwrap_or_default();
+        let is_option = text.starts_with('-');
+        let is_operand = is_embedded && !is_option && !is_file;
+        is_file &= is_option;
+        let is_script = matches!(previous, "-c" | "-e" | "-cmd" | "--command" | "--execute")
+            || ["-c", "-e", "--command=", "--execute="].iter().any(|option| text.starts_with(option));
+        if element.literal().is_none() && (is_operand || is_script) && !arguments.is_plain(element) {
+            warn(format!(
+                "argument {at} of the command line is a script of {program}, so the value of {{{}}} runs as SQL: \
+                 exclude quotes with a pattern in the input schema, or use a script in a language that binds values",
+                element.names().next().unwrap_or_default()
+            ));
+        }
+    }
+}
+
+fn parameter(element: &Text, arguments: &Arguments<'_>) -> shell::Parameter {
+    shell::Parameter {
+        name: element.names().next().map(str::to_owned),
+        is_list: element.spread().is_some(),
+        is_plain: arguments.is_plain(element),
+        is_option: element.leading_name().is_some_and(|name| arguments.may_begin_with_dash(name)),
+    }
+}
+
+/// Whether a schema accepts only numbers, booleans or words of the author. For an array, the schema
+/// of its items counts.
+fn is_plain(property: Value<'_>) -> bool {
+    match property.get("type").and_then(Value::as_str) {
+        Some("array") => property.get("items").is_some_and(is_plain),
+        Some("integer" | "number" | "boolean") => true,
+        _ => property.get("enum").is_some() || property.get("const").is_some(),
+    }
+}
+
+/// Whether the schema of an argument accepts a value whose text begins with `-`, except words that
+/// the author chose. For an array, the schema of its items counts.
+fn may_begin_with_dash(property: Value<'_>) -> bool {
+    if property.get("type").and_then(Value::as_str) == Some("array") {
+        return property.get("items").is_none_or(may_begin_with_dash);
+    }
+    if property.get("enum").is_some() || property.get("const").is_some() {
+        return false;
+    }
+    // A reference to another part of the schema is not resolved.
+    let Ok(schema) = Schema::compile(property) else { return true };
+    let mut candidates: Vec<Json> = Vec::new();
+    let length = property.get("minLength").and_then(Value::as_u64).unwrap_or(0).clamp(2, 1000) as usize;
+    for (start, fill) in [("-", "a"), ("--", "a"), ("-", "1"), ("-", "A")] {
+        let text = format!("\"{start}{}\"", fill.repeat(length - start.len().min(length)));
+        candidates.extend(Json::parse(text).ok());
+    }
+    let low = property.get("minimum").map(Value::raw).filter(|low| low.starts_with('-'));
+    for number in ["-1", "-0.5"].into_iter().chain(low) {
+        candidates.extend(Json::parse(number.to_owned()).ok());
+    }
+    candidates.iter().any(|candidate| schema.is_valid(candidate.to_doc().root()))
+}

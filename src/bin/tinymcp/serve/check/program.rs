@@ -1,0 +1,78 @@
+//! Programs of tools: found in PATH, executable, with an interpreter.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use super::super::read::reason;
+
+/// Finds a program as the system does: a name without `/` is searched in PATH.
+///
+/// # Errors
+/// It does not exist or cannot be executed; the message has the cure.
+pub(crate) fn find(program: &str) -> Result<PathBuf, String> {
+    if program.contains('/') {
+        let path = PathBuf::from(program);
+        return executable(&path).map(|()| path);
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = None;
+    // An empty entry of PATH means the current folder, which is not searched.
+    for folder in std::env::split_paths(&folders).filter(|folder| folder.is_absolute()) {
+        let path = folder.join(program);
+        match executable(&path) {
+            Ok(()) => return Ok(path),
+            // Report a file that is not executable rather than one that is missing elsewhere.
+            Err(message) if path.exists() => found = Some(message),
+            Err(_) => {}
+        }
+    }
+    Err(found.unwrap_or_else(|| {
+        format!("program {program:?} is not in PATH: install it, or write its path, such as \"./{program}\"")
+    }))
+}
+
+fn executable(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let metadata = path.metadata().map_err(|error| format!("program {shown}: {}", reason(&error)))?;
+    if !metadata.is_file() {
+        return Err(format!("program {shown}: not a regular file"));
+    }
+    access(path, Access::EXEC_OK)
+        .map_err(|_| format!("program {shown}: not executable: run chmod +x {shown}"))?;
+    // A program that may be executed but not read has no visible first line.
+    first_line(path).map_or(Ok(()), |line| interpreter(path, &line))
+}
+
+fn first_line(path: &Path) -> Option<Vec<u8>> {
+    let mut start = Vec::new();
+    std::fs::File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
+    let end = start.iter().position(|b| *b == b'\n').unwrap_or(start.len());
+    start.truncate(end);
+    Some(start)
+}
+
+/// Checks the line `#!INTERPRETER` of a script.
+fn interpreter(path: &Path, line: &[u8]) -> Result<(), String> {
+    let shown = path.display();
+    let Some(rest) = line.strip_prefix(b"#!") else {
+        let is_text =
+            !line.is_empty() && line.iter().all(|b| matches!(b, b'\t' | b'\r' | b' '..=b'~' | 128..));
+        return if is_text {
+            Err(format!("program {shown}: a text without an interpreter: add a first line such as #!/bin/sh"))
+        } else {
+            Ok(())
+        };
+    };
+    if line.ends_with(b"\r") {
+        return Err(format!("program {shown}: the line ends are those of Windows (CR LF): save it with LF"));
+    }
+    let rest = String::from_utf8_lossy(rest);
+    let program = rest.split_whitespace().next().unwrap_or_default();
+    if Path::new(program).is_file() {
+        Ok(())
+    } else {
+        Err(format!("program {shown}: its interpreter {program:?} does not exist"))
+    }
+}

@@ -1,0 +1,49 @@
+//! Tests of the checks of arguments and of texts for a shell.
+use super::{Folder, tool};
+
+#[test]
+fn arguments_are_compared_with_their_uses() {
+    let input = r#""input": {"a": "string - text", "l": "string[]", "b": "boolean"}"#;
+    for (members, expected) in [
+        (r#""run": ["cat", "--", "{a}", "{l...}", "{?b:--b}"]"#, &[][..]),
+        (r#""run": ["cat"], "stdin": "json""#, &[]),
+        (r#""worker": ["cat"]"#, &[]),
+        (r#""run": ["cat", "{?b:--b}"], "stdin": "{a}", "confirm": "{l}?""#, &[]),
+        (r#""run": ["cat", "--", "{a}", "{l...}"]"#, &["the argument `b` is not used: write {b} in `run`"]),
+        (r#""run": ["cat", "--x={l}"], "stdin": "{a}{b}""#, &["`l` is a list: write `{l...}`"]),
+        (
+            r#""run": ["cat", "--x={a...}", "{b}"], "stdin": "{l}""#,
+            &["`a` is no list: write `{a}` without `...`"],
+        ),
+        (r#""run": ["cat", "{?a:--a}", "{b}", "--", "{l...}"]"#, &["`{?a:TEXT}` is for booleans"]),
+    ] {
+        let mut found = Folder::new("usage", &tool(&format!("{members}, {input}"))).warnings();
+        found.retain(|w| w.contains(" is not used") || w.contains(" list: ") || w.contains("booleans"));
+        assert_eq!(found.len(), expected.len(), "{members}: {found:?}");
+        assert!(found.iter().zip(expected).all(|(w, part)| w.contains(part)), "{members}: {found:?}");
+    }
+}
+
+#[test]
+fn texts_for_a_shell() {
+    for (members, expected) in [
+        (r#""run": ["cat", "a", "|", "sort"]"#, "argument 2 of the command line, \"|\", is passed as it is"),
+        (r#""run": ["cat", "/var/log/*.log"]"#, "start a shell"),
+        (r#""run": ["cat", "~/notes"]"#, "write the path itself"),
+        (r#""run": ["cat", "--file=$HOME/x"]"#, "because no shell runs"),
+        (
+            r#""run": ["cat"], "env": {"X": "$HOME/x"}"#,
+            "variable X: `$HOME` is not replaced: write `${HOME}`",
+        ),
+        (r#""run": ["cat"], "env": {"X": "${HOME}/x $HOMES"}"#, ""),
+        (r#""run": ["sh", "-c", "cat *.log | sort > ~/x; echo $HOME"]"#, ""),
+        (r#""run": ["find", ".", "-name", "*.c", "-exec", "cat", "{{}}", ";"]"#, ""),
+        (r#""run": ["grep", "-e", "a*b$", "f"]"#, ""),
+        (r#""run": ["awk", "{{ print $HOME }}"]"#, ""),
+    ] {
+        let mut found = Folder::new("texts", &tool(members)).warnings();
+        found.retain(|w| w.contains("as it is") || w.contains("is not replaced"));
+        assert_eq!(found.len(), usize::from(!expected.is_empty()), "{members}: {found:?}");
+        assert!(found.iter().all(|w| w.contains(expected)), "{members}: {found:?}");
+    }
+}

@@ -1,0 +1,241 @@
+//! Settings of the HTTP server, and the file of tokens.
+//!
+//! Each line of the file is `TOKEN` or `TOKEN NAME`; empty lines and lines that begin with `#` are
+//! skipped. The name identifies the client to the library: a session belongs to the name that
+//! opened it. Without a name it is `token-LINE`. The file must not be accessible to users other
+//! than its owner and group, and a token has at least [`SHORTEST`] characters.
+//!
+//! # Invariants
+//! - Only hashes of tokens are stored, and no token is part of a message.
+//! - A file that is missing or has no token removes all tokens: each request is rejected. A file
+//!   with another error changes no token.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hmac_sha256::Hash;
+use tinymcp::{HttpServer, Server, TokenRefusal};
+
+use crate::Result;
+use crate::serve::files::open;
+use crate::serve::options::Options;
+use crate::serve::run::log;
+
+/// Bytes of the largest file of tokens.
+const MAX_BYTES: u64 = 1 << 20;
+/// Characters of the shortest token: 64 bits in hexadecimal digits.
+const SHORTEST: usize = 16;
+/// Error of a file without tokens.
+const NO_TOKEN: &str = "no token; expected lines `TOKEN` or `TOKEN NAME`";
+/// Names of the library for options of this program.
+const OPTIONS: [(&str, &str); 4] = [
+    ("`HttpServer::allow_host`", "--allow-host"),
+    ("`HttpServer::allow_origin`", "--allow-origin"),
+    ("see allow_host", "see --allow-host"),
+    ("see allow_origin", "see --allow-origin"),
+];
+
+/// The known tokens.
+pub(crate) struct Tokens {
+    file: PathBuf,
+    /// Hash and name of each token.
+    known: Mutex<Vec<([u8; 32], String)>>,
+}
+
+/// Applies the options; returns the tokens, which can be reloaded.
+pub(crate) fn configure(server: Server, options: &Options) -> Result<(HttpServer, Option<Arc<Tokens>>)> {
+    let mut http = server.http().diagnostics(|line| log(&with_options(line)));
+    for host in &options.allow_host {
+        http = http.allow_host(host);
+    }
+    for origin in &options.allow_origin {
+        http = http.allow_origin(origin);
+    }
+    let Some(file) = &options.token_file else { return Ok((http, None)) };
+    let tokens = Arc::new(Tokens { file: file.clone(), known: Mutex::new(read(file)?) });
+    let check = Arc::clone(&tokens);
+    Ok((http.bearer(move |token| check.principal(token)), Some(tokens)))
+}
+
+/// Serves at this address until a signal arrives.
+///
+/// # Errors
+/// The address is not available, or serving failed.
+pub(crate) fn serve(http: HttpServer, address: &str, has_tokens: bool) -> Result<()> {
+    let bound = http.bind(address).map_err(|error| with_options(&error.to_string()))?;
+    let opened = bound.address();
+    match opened.strip_prefix("unix:") {
+        Some(socket) => log(&format!("serving /mcp on the Unix socket {socket}")),
+        None => log(&format!("serving http://{opened}/mcp")),
+    }
+    if !has_tokens && address != "systemd" && is_public(opened) {
+        log(&format!(
+            "warning: anyone who reaches this address may call the tools; add --token-file to require a token \
+             ({opened} is not a loopback address)"
+        ));
+    }
+    bound.serve().map_err(|error| error.to_string())
+}
+
+/// Returns whether other machines may reach a bound address. Unix sockets are not public.
+fn is_public(address: &str) -> bool {
+    address.parse::<SocketAddr>().is_ok_and(|address| !address.ip().is_loopback())
+}
+
+/// Replaces names of the library's interface by the options of the command line.
+fn with_options(line: &str) -> String {
+    OPTIONS.iter().fold(line.to_owned(), |line, (name, option)| line.replace(name, option))
+}
+
+impl Tokens {
+    /// Reads the file again, and logs an error of it.
+    pub(crate) fn reload(&self) {
+        let missing = matches!(self.file.try_exists(), Ok(false));
+        let known = match read(&self.file) {
+            Ok(known) => known,
+            Err(error) if missing || error.ends_with(NO_TOKEN) => {
+                log(&format!("{error}; all tokens are rejected now"));
+                Vec::new()
+            }
+            Err(error) => return log(&format!("{error}; the previous tokens stay valid")),
+        };
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+
+    /// Compares in constant time for tokens of one number.
+    fn principal(&self, token: &str) -> std::result::Result<String, TokenRefusal> {
+        let hash = Hash::hash(token.as_bytes());
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = None;
+        for (other, name) in known.iter() {
+            let difference = hash.iter().zip(other).fold(0, |difference, (a, b)| difference | (a ^ b));
+            if difference == 0 {
+                found = Some(name);
+            }
+        }
+        found.cloned().ok_or(TokenRefusal::Invalid)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<([u8; 32], String)>> {
+    let refusal = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let file = open(path).map_err(|error| refusal(&error))?;
+    let found = file.metadata().map_err(|error| refusal(&error))?;
+    if found.mode() & 0o007 != 0 {
+        return Err(refusal(&"a file of tokens must not be accessible to other users; run chmod o= on it"));
+    }
+    let mut text = String::new();
+    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| refusal(&error))?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(refusal(&"longer than 1 MiB"));
+    }
+    tokens(&text).map_err(|why| refusal(&why))
+}
+
+fn tokens(text: &str) -> Result<Vec<([u8; 32], String)>> {
+    let mut known: Vec<([u8; 32], String)> = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let (line, number) = (line.trim(), at + 1);
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (token, name) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+        let is_token = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+        if !token.chars().all(is_token) {
+            return Err(format!("line {number}: invalid token; allowed are A-Z a-z 0-9 - . _ ~ + / ="));
+        }
+        if token.len() < SHORTEST {
+            return Err(format!(
+                "line {number}: the token has {} characters, at least {SHORTEST} are required; make one with \
+                 `openssl rand -hex 32` or `head -c 32 /dev/urandom | base64`",
+                token.len()
+            ));
+        }
+        let hash = Hash::hash(token.as_bytes());
+        if known.iter().any(|(other, _)| *other == hash) {
+            return Err(format!("line {number}: the token is a duplicate"));
+        }
+        let name = match name.trim() {
+            "" => format!("token-{number}"),
+            name => name.to_owned(),
+        };
+        known.push((hash, name));
+    }
+    if known.is_empty() { Err(NO_TOKEN.to_owned()) } else { Ok(known) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn lines_are_tokens_with_names() {
+        let known = tokens("# clients\n\na.b~c/d=01234567\n  0123456789abcdef \t the desk \n").unwrap();
+        let names: Vec<&str> = known.iter().map(|(_, name)| name.as_str()).collect();
+        assert_eq!(names, ["token-3", "the desk"]);
+        let tokens = Tokens { file: PathBuf::new(), known: Mutex::new(known) };
+        assert_eq!(tokens.principal("a.b~c/d=01234567").unwrap(), "token-3");
+        assert_eq!(tokens.principal("0123456789abcdef").unwrap(), "the desk");
+        for wrong in ["", "0123456789abcde", "0123456789abcdef ", "#"] {
+            assert_eq!(tokens.principal(wrong), Err(TokenRefusal::Invalid), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn unusable_files_are_errors_without_the_token() {
+        for (text, message) in [
+            ("", "no token; expected lines `TOKEN` or `TOKEN NAME`"),
+            ("# a", "no token; expected lines `TOKEN` or `TOKEN NAME`"),
+            ("0123456789abcdef\nsecret\"", "line 2: invalid token; allowed are A-Z a-z 0-9 - . _ ~ + / ="),
+            ("0123456789abcdef x\n0123456789abcdef y", "line 2: the token is a duplicate"),
+            (
+                "0123456789abcde x",
+                "line 1: the token has 15 characters, at least 16 are required; make one with \
+                 `openssl rand -hex 32` or `head -c 32 /dev/urandom | base64`",
+            ),
+        ] {
+            assert_eq!(tokens(text).unwrap_err(), message);
+        }
+    }
+
+    #[test]
+    fn a_long_file_is_an_error() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("tinymcp-tokens-{}", std::process::id()));
+        let text = "0123456789abcdef\n".repeat(1 << 16) + "fedcba9876543210fedcba";
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let error = read(&path).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.ends_with(": longer than 1 MiB"), "{error}");
+    }
+
+    #[test]
+    fn loopback_and_unix_sockets_are_not_public() {
+        for (address, public) in [
+            ("127.0.0.1:80", false),
+            ("127.1.2.3:80", false),
+            ("[::1]:80", false),
+            ("unix:/run/x", false),
+            ("0.0.0.0:80", true),
+            ("[::]:80", true),
+            ("192.168.1.2:80", true),
+        ] {
+            assert_eq!(is_public(address), public, "{address}");
+        }
+    }
+
+    #[test]
+    fn lines_of_the_library_name_options() {
+        assert_eq!(with_options("a; see `HttpServer::allow_host`"), "a; see --allow-host");
+        assert_eq!(
+            with_options("Origin \"x\" not allowed; see allow_origin"),
+            "Origin \"x\" not allowed; see --allow-origin"
+        );
+    }
+}

@@ -1,0 +1,365 @@
+//! Handler of a tool: confirmation, concurrency, run and result.
+//!
+//! The handler runs again after the user has answered, so everything before [`confirm`] is without
+//! side effects. The order is: expand the templates, ask the user, wait for a place, run.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hmac_sha256::HMAC;
+use rustix::fs::{Access, access};
+use tinymcp::json::{Doc, Json, Value, Writer};
+use tinymcp::schema::{Formats, Schema};
+use tinymcp::{Context, Form, ResourceContents, ToolError, ToolOutput};
+
+use super::definition::{Mode, Stdin, ToolDefinition};
+use super::programs::group::{Processes, lock};
+use super::programs::output::{Rests, Rules, seconds};
+use super::programs::process::{CHECK, Caller, Invocation, Launch, inherited, run};
+use super::programs::program_log;
+use super::programs::worker::{Pool, Workers};
+use super::run::log;
+use super::template::Text;
+use crate::escape::plain;
+
+/// Longest question to the user, in bytes. A longer one could hide a part of itself.
+const QUESTION: usize = 8 << 10;
+
+/// State that all tools of a server share.
+pub(crate) struct Shared {
+    processes: Arc<Processes>,
+    rests: Rests,
+    workers: Workers,
+    places: WaitingPlaces,
+    /// Variables of this process that every program gets.
+    inherited: Vec<(OsString, OsString)>,
+    /// Secret of the keys of questions.
+    secret: [u8; 32],
+}
+
+impl Shared {
+    /// State of a server with this number of threads for calls.
+    ///
+    /// # Errors
+    /// The system gave no random numbers.
+    pub(crate) fn new(threads: usize) -> crate::Result<Shared> {
+        let places = WaitingPlaces { free: AtomicUsize::new(threads / 2) };
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(|error| format!("no random numbers: {error}"))?;
+        let (processes, rests, workers) = (Arc::default(), Rests::default(), Workers::default());
+        // Copying all variables for each tool would take a tenth of the start.
+        Ok(Shared { processes, rests, workers, places, inherited: inherited().collect(), secret })
+    }
+
+    /// Reads the rest of an output that was cut: `output://TOOL/NUMBER`.
+    pub(crate) fn read_rest(&self, uri: &str) -> Option<ResourceContents> {
+        self.rests.read(uri)
+    }
+
+    /// Ends every process; for shutdown. Workers may end by themselves for a short time. Later
+    /// calls start no process.
+    pub(crate) fn stop(&self) {
+        self.workers.stop();
+        self.processes.stop();
+    }
+}
+
+/// Returns the handler of a tool.
+pub(crate) fn handler(
+    definition: Arc<ToolDefinition>,
+    shared: Arc<Shared>,
+) -> impl Fn(&mut Context<'_>, Json) -> Result<ToolOutput, ToolError> + Send + Sync + 'static {
+    let handler = Handler::new(definition, shared);
+    move |ctx, arguments| handler.call(ctx, &arguments)
+}
+
+struct Handler {
+    definition: Arc<ToolDefinition>,
+    launch: Arc<Launch>,
+    /// `outputSchema`. The library checks results, too, but its error does not name the reason.
+    output: Option<Schema>,
+    /// Processes of a tool with `worker`.
+    pool: Option<Arc<Pool>>,
+    limit: CallLimit,
+    shared: Arc<Shared>,
+}
+
+impl Handler {
+    fn new(definition: Arc<ToolDefinition>, shared: Arc<Shared>) -> Handler {
+        let program = &definition.program;
+        let name = program.argv.program();
+        let found = find_program(name, &definition.source.folder);
+        if found.is_none() {
+            log(&not_found(&definition));
+        }
+        let mut env = shared.inherited.clone();
+        env.extend(program.env.iter().map(|(name, value)| (name.into(), value.into())));
+        let launch = Arc::new(Launch {
+            program: match found {
+                Some(found) => found.into(),
+                None if name.contains('/') => definition.source.folder.join(name).into(),
+                None => name.into(),
+            },
+            literals: program.argv.literals().map(|(_, text)| text.into()).collect(),
+            env,
+            cwd: program.cwd.clone(),
+            grants: program.sandbox.clone(),
+        });
+        let worker = matches!(definition.mode, Mode::Worker);
+        let pool = worker.then(|| shared.workers.pool(&launch, &shared.processes));
+        // Registration rejects a schema that does not compile.
+        let compile =
+            |schema: &Json| Schema::options().formats(Formats::Assert).compile(schema.to_doc().root()).ok();
+        let output = definition.tool.output_schema.as_ref().and_then(compile);
+        Handler { definition, launch, output, pool, limit: CallLimit::default(), shared }
+    }
+
+    fn call(&self, ctx: &mut Context<'_>, arguments: &Json) -> Result<ToolOutput, ToolError> {
+        // A bare name would be searched again, with PATH from the working folder.
+        if !Path::new(&self.launch.program).is_absolute() {
+            return Err(ToolError::new(format!(
+                "cannot start the program {:?}: it was not found in PATH when the server read its definition",
+                self.launch.program
+            )));
+        }
+        let arguments = self.with_defaults(arguments);
+        let argv = match self.definition.mode {
+            Mode::PerCall { .. } => Some(self.argv(arguments.root())?),
+            Mode::Worker => None,
+        };
+        if let Some(question) = &self.definition.confirm {
+            if !self.confirm(ctx, question, &arguments)? {
+                return Ok(ToolOutput::failed("the user declined"));
+            }
+        }
+        let definition = &self.definition;
+        let _permit = self.limit.enter(ctx, definition, &self.shared.places)?;
+        let output = match &self.pool {
+            Some(pool) => pool.call(ctx, definition, arguments.text(), &self.shared.rests),
+            None => self.run(ctx, argv.unwrap_or_default(), &arguments),
+        };
+        output.map(|output| self.checked(output))
+    }
+
+    /// Replaces a result that `outputSchema` rejects by an error.
+    fn checked(&self, output: ToolOutput) -> ToolOutput {
+        let (Some(schema), Some(structured)) = (&self.output, &output.structured) else { return output };
+        match schema.check(structured.to_doc().root()) {
+            Ok(()) => output,
+            Err(violation) => {
+                ToolOutput::failed(format!("the output does not fit `outputSchema`: {violation}"))
+            }
+        }
+    }
+
+    /// Adds the defaults of arguments that the call omits.
+    fn with_defaults(&self, arguments: &Json) -> Doc {
+        let doc = arguments.to_doc();
+        let absent = |(name, _): &&(String, Json)| doc.root().get(name).is_none();
+        if !self.definition.defaults.iter().any(|default| absent(&default)) {
+            return doc;
+        }
+        let mut w = Writer::new();
+        w.begin_object();
+        for (name, value) in doc.root().members() {
+            w.key(name).value(value);
+        }
+        for (name, value) in self.definition.defaults.iter().filter(absent) {
+            w.key(name).json(value);
+        }
+        w.end_object();
+        w.into_json().to_doc()
+    }
+
+    /// Asks the user. Placeholders of absent arguments are left out of the question.
+    fn confirm(&self, ctx: &mut Context<'_>, question: &Text, arguments: &Doc) -> Result<bool, ToolError> {
+        if !ctx.client_can().form {
+            return Err(ToolError::new(
+                "this tool asks the user for confirmation, and this client cannot ask the user (it lacks elicitation)",
+            ));
+        }
+        let question = plain(&question.fill(arguments.root()));
+        if question.len() > QUESTION {
+            return Err(ToolError::new(format!(
+                "the question to the user would have {} bytes, at most {QUESTION} are shown; use shorter arguments",
+                question.len()
+            )));
+        }
+        let key = self.question_key(&question, arguments.text());
+        // A form without fields can only be accepted or declined.
+        Ok(ctx.elicit(&key, Form::new(question))?.accepted())
+    }
+
+    /// Key of a question. Without a session a client sends the answer under this key, and learns it
+    /// only from the question: so an answer never counts for other arguments or another definition.
+    fn question_key(&self, question: &str, arguments: &str) -> String {
+        let definition = &self.definition;
+        let folder = definition.source.folder.as_os_str().as_encoded_bytes();
+        let texts = [&definition.tool.name, &definition.source.text, question, arguments];
+        let mut code = HMAC::new(self.shared.secret);
+        for part in texts.map(str::as_bytes).into_iter().chain([folder]) {
+            code.update((part.len() as u64).to_le_bytes());
+            code.update(part);
+        }
+        let mut key = "confirm-".to_owned();
+        for byte in code.finalize().iter().take(16) {
+            key.push_str(&format!("{byte:02x}"));
+        }
+        key
+    }
+
+    /// The command line of a call. The program is the one that was found at the start.
+    fn argv(&self, arguments: Value<'_>) -> Result<Vec<OsString>, ToolError> {
+        let mut argv = self.definition.program.argv.expand(arguments).map_err(ToolError::new)?;
+        if let Some(program) = argv.first_mut() {
+            program.clone_from(&self.launch.program);
+        }
+        Ok(argv)
+    }
+
+    fn run(
+        &self,
+        ctx: &mut Context<'_>,
+        argv: Vec<OsString>,
+        arguments: &Doc,
+    ) -> Result<ToolOutput, ToolError> {
+        let definition = &self.definition;
+        let Mode::PerCall { stdin, output } = &definition.mode else {
+            return Err(ToolError::new("the tool has no program for each call"));
+        };
+        let rules = Rules {
+            tool: &definition.tool.name,
+            output,
+            limit: definition.output_limit,
+            rests: definition.link_rest.then_some(&self.shared.rests),
+        };
+        let stdin = match stdin {
+            Stdin::None => None,
+            Stdin::Json => Some(format!("{}\n", arguments.text()).into_bytes()),
+            // Without an optional argument that it names, the input is empty.
+            Stdin::Text(text) => Some(text.expand(arguments.root()).unwrap_or_default().into_bytes()),
+        };
+        let command = self.launch.command(&argv)?;
+        let invocation = Invocation { command, stdin, capture: rules.capture(), timeout: definition.timeout };
+        let mut finished = run(ctx, &self.shared.processes, invocation)?;
+        if finished.succeeded() {
+            program_log::write(rules.tool, std::mem::take(&mut finished.stderr).text().as_bytes());
+        }
+        let status = if finished.timed_out.is_none() { finished.status } else { None };
+        let output = rules.result(finished);
+        Ok(match self.launch.sandbox_note(status) {
+            Some(note) => ToolOutput::failed(format!("{}\n{note}", output.texts())),
+            None => output,
+        })
+    }
+}
+
+/// Bound of the calls of one tool that run at the same time.
+#[derive(Default)]
+struct CallLimit {
+    running: Mutex<usize>,
+    left: Condvar,
+}
+
+/// Permission to run one call.
+struct Permit<'l>(&'l CallLimit);
+
+impl CallLimit {
+    /// Waits until fewer calls run than the tool's `concurrency`.
+    ///
+    /// # Errors
+    /// The call was cancelled, too many calls wait, or no call ended within the tool's timeout.
+    fn enter(
+        &self,
+        caller: &dyn Caller,
+        tool: &ToolDefinition,
+        places: &WaitingPlaces,
+    ) -> Result<Permit<'_>, ToolError> {
+        let mut running = lock(&self.running);
+        let mut place = None;
+        let deadline = Instant::now() + tool.timeout;
+        while *running >= tool.concurrency {
+            if place.is_none() {
+                place = Some(places.take()?);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(busy(*running, tool.timeout));
+            }
+            running =
+                self.left.wait_timeout(running, left.min(CHECK)).unwrap_or_else(PoisonError::into_inner).0;
+            if caller.cancelled() {
+                return Err(ToolError::new("the call was cancelled"));
+            }
+        }
+        *running += 1;
+        Ok(Permit(self))
+    }
+}
+
+/// Places for calls that wait for other calls of their tool. A waiting call occupies a thread, so
+/// only half of the threads may wait: the others serve the other tools.
+struct WaitingPlaces {
+    free: AtomicUsize,
+}
+
+/// Place of one waiting call.
+struct WaitingPlace<'p>(&'p WaitingPlaces);
+
+impl WaitingPlaces {
+    fn take(&self) -> Result<WaitingPlace<'_>, ToolError> {
+        let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(1));
+        taken.map(|_| WaitingPlace(self)).map_err(|_| {
+            ToolError::new(
+                "the server is busy: too many calls wait for calls of the same tool; try again later",
+            )
+        })
+    }
+}
+
+impl Drop for WaitingPlace<'_> {
+    fn drop(&mut self) {
+        self.0.free.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.running) -= 1;
+        self.0.left.notify_one();
+    }
+}
+
+/// Error of a call that found no place in time.
+pub(crate) fn busy(running: usize, timeout: Duration) -> ToolError {
+    let time = seconds(timeout);
+    ToolError::new(format!("the tool is busy: it runs {running} calls, and none of them ended within {time}"))
+}
+
+/// Line about a tool whose program is not found.
+fn not_found(tool: &ToolDefinition) -> String {
+    let (place, name) = (&tool.source.place, tool.program.argv.program());
+    if name.contains('/') {
+        return format!("{place}: the program {name:?} does not exist or is not executable");
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    format!("{place}: the program {name:?} is not in PATH, which is {path:?}; install it, or write its path")
+}
+
+/// Finds a program: a name without `/` in PATH of this process, a relative path in the folder.
+pub(crate) fn find_program(name: &str, folder: &Path) -> Option<PathBuf> {
+    let executable = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    if name.contains('/') {
+        return Some(folder.join(name)).filter(executable);
+    }
+    let path = std::env::var_os("PATH")?;
+    // An empty entry of PATH means the current folder, which is not searched.
+    let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
+    folders.map(|folder| folder.join(OsStr::new(name))).find(executable)
+}
+
+#[cfg(test)]
+mod tests;

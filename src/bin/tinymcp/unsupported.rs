@@ -1,0 +1,23 @@
+//! Command `serve` on systems other than Unix: not available.
+//!
+//! Process groups, signals and the safe opening of files have no equivalent there.
+
+use std::ffi::OsString;
+
+use crate::Result;
+
+/// Hidden command that starts a program inside a sandbox.
+pub(crate) const SANDBOX_COMMAND: &str = "__sandbox";
+
+/// Help of the command.
+pub(crate) const HELP: &str = include_str!("serve/help.txt");
+
+/// Returns an error.
+pub(crate) fn run(_: Vec<OsString>) -> Result<u8> {
+    Err("`tinymcp serve` requires Unix".to_owned())
+}
+
+/// Returns an error.
+pub(crate) fn enter_sandbox(args: Vec<OsString>) -> Result<u8> {
+    run(args)
+}
