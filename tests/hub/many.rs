@@ -17,8 +17,13 @@ pub(super) fn program(name: &str) -> PathBuf {
     program
 }
 
-fn echo() -> Upstream {
-    Upstream::command(|| Command::new(program("echo_server")))
+/// Server whose `echo` returns its text, and that exits at the first line that is not JSON-RPC.
+pub(super) fn strict_echo() -> Upstream {
+    Upstream::command(|| {
+        let mut command = Command::new(program("strict_server"));
+        command.arg("--text");
+        command
+    })
 }
 
 /// A program that sends list changes without end, and no response.
@@ -53,7 +58,7 @@ fn fifty(time: Duration) -> bool {
     limits.probe_timeout = time + Duration::from_secs(10);
     let hub = hub(limits);
     for n in 0..47 {
-        hub.add(format!("echo{n}"), echo()).unwrap();
+        hub.add(format!("echo{n}"), strict_echo()).unwrap();
     }
     hub.add("dead", Upstream::command(|| Command::new("false"))).unwrap();
     hub.add(
@@ -72,7 +77,7 @@ fn fifty(time: Duration) -> bool {
     if late > 2 {
         return false;
     }
-    assert_eq!(tools.entries.len(), 47 * 2, "{:?}", tools.missing);
+    assert_eq!(tools.entries.len(), 47 * 4, "{:?}", tools.missing);
     let missing: Vec<&str> = tools.missing.iter().map(|m| &*m.server).collect();
     assert_eq!(missing, ["dead", "silent", "flood"]);
     for n in 0..47 {
@@ -102,7 +107,8 @@ fn a_child_that_is_killed_is_started_again() {
             // The shell writes its process id, which is also that of the server it becomes.
             let file = folder.clone();
             let mut shell = Command::new("sh");
-            shell.arg("-c").arg("echo $$ > \"$0\"; exec \"$1\"").arg(&file).arg(program("echo_server"));
+            let script = "echo $$ > \"$0\"; exec \"$1\" --text";
+            shell.arg("-c").arg(script).arg(&file).arg(program("strict_server"));
             let _ = started.send(file);
             shell
         }),

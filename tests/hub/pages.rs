@@ -8,7 +8,7 @@ use tinymcp::{ErrorKind, Hub, Limits, MemoryEnd, Upstream, memory};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A played server: `answer` gets the method and the cursor.
+/// A played server: `answer` gets the method and the cursor. A value with a `code` is an error.
 fn played(answer: impl Fn(&str, &str) -> Value + Send + Sync + 'static) -> Upstream {
     let answer = Arc::new(answer);
     Upstream::with(move |client| {
@@ -31,7 +31,8 @@ fn serve(end: &MemoryEnd, answer: &dyn Fn(&str, &str) -> Value) {
             }
             method => answer(method, cursor),
         };
-        end.send(&json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string());
+        let member = if result["code"].is_null() { "result" } else { "error" };
+        end.send(&json!({"jsonrpc": "2.0", "id": id, member: result}).to_string());
     }
 }
 
@@ -108,5 +109,24 @@ fn pages_are_bounded_in_bytes() {
     let tools = hub.tools();
     assert_eq!(tools.missing.first().map(|missing| missing.error.kind()), Some(ErrorKind::Limit));
     assert_eq!(tools.entries.len(), 2);
+    hub.close();
+}
+
+#[test]
+fn a_list_that_a_server_does_not_have_is_empty() {
+    let hub = Hub::builder("test", "1.0.0").limits(limits()).build().unwrap();
+    let refuses = |code: i32| {
+        played(move |method, _| match method {
+            "server/discover" => json!({"resources": {}}),
+            "resources/templates/list" => json!({"code": code, "message": "no"}),
+            _ => json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "resources": []}),
+        })
+    };
+    hub.add("without", refuses(-32601)).unwrap();
+    hub.add("broken", refuses(-32603)).unwrap();
+    let templates = hub.templates();
+    assert!(templates.entries.is_empty());
+    let missing: Vec<&str> = templates.missing.iter().map(|missing| &*missing.server).collect();
+    assert_eq!(missing, ["broken"]);
     hub.close();
 }

@@ -3,14 +3,13 @@
 //! `TEST_CALLS` sets the number of calls per era. `conformance/threads.sh` runs this under race detectors.
 
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tinymcp::{Client, Era, ErrorKind, Hub, Limits, Link, Server, Upstream, json};
+use tinymcp::{Client, Era, ErrorKind, Hub, Limits, Link, Server, json};
 
-use super::many::program;
+use super::many::strict_echo;
 
 const THREADS: u64 = 8;
 const SOON: Duration = Duration::from_secs(300);
@@ -55,7 +54,7 @@ fn calls_and_cancellations_while_a_server_restarts() {
         server.limits(limits());
         hub.export(&mut server).unwrap();
         for key in ["stable", "restarted"] {
-            hub.add(key, Upstream::command(|| Command::new(program("echo_server")))).unwrap();
+            hub.add(key, strict_echo()).unwrap();
         }
         let (ours, theirs) = UnixStream::pair().unwrap();
         let theirs = Link::lines(theirs.try_clone().unwrap(), theirs, &limits());

@@ -107,12 +107,45 @@ fn a_configuration_says_which_servers_there_are() {
     for nothing in ["{}", "[]", "null", r#"{"mcpServers":[]}"#] {
         assert!(why(nothing).contains("mcpServers"), "{nothing}");
     }
-    assert!(why("// a comment\n{}").contains("not JSON"));
+    assert!(why("// a comment\n{}").contains("mcpServers"));
+    for invalid in ["# a comment\n{}", "{\"mcpServers\":{},,}", "{,}", "/* no end\n{}", "{} // \n {}"] {
+        assert!(why(invalid).contains("not JSON"), "{invalid}");
+    }
     assert!(why(r#"{"theme":"dark"}"#).contains("mcpServers"));
     let none = Config::parse("\u{feff}{\"mcpServers\":{}}").unwrap();
     assert_eq!(none.keys().count(), 0);
     let default = r#"{"mcpServers":{"a":{"command":"${TINYMCP_NO_SUCH_VARIABLE:-./relative}"}}}"#;
     assert_eq!(Config::parse(default).unwrap().keys().collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
+fn a_configuration_may_have_comments_trailing_commas_and_the_spellings_of_other_hosts() {
+    let text = r#"{
+        // The servers of this project, see "https://example.org".
+        "servers": {
+            "a": {"command": "/opt/a//b", "args": ["/* not a comment */",], /* {"url":"x"} */},
+            "b": {"command": "x", "disabled": true,},
+            "c": {"command": "x", "enabled": false},
+            "d": {"command": "x", "enabled": true, "disabled": false},
+            "e": {"url": "http://localhost/mcp", "type": "streamable_http"},
+            "f": {"url": "http://localhost/mcp", "transportType": "streamable-http"},
+            "g": {"url": "http://localhost/mcp", "transportType": "stdio"},
+            "h": {"command": "${env:TINYMCP_NO_SUCH_VARIABLE:-x}", "transportType": "stdio"},
+            "i": {"command": "${env:TINYMCP_NO_SUCH_VARIABLE}"},
+            "j": {"command": "${env:CARGO_MANIFEST_DIR}"},
+        },
+    }"#;
+    let servers = Config::parse(text).unwrap().into_upstreams();
+    let good: String =
+        servers.iter().filter(|(_, upstream)| upstream.is_ok()).map(|(key, _)| &**key).collect();
+    assert_eq!(servers.iter().map(|(key, _)| &**key).collect::<String>(), "adefghij");
+    assert_eq!(good, if cfg!(feature = "http-client") { "adefhj" } else { "adhj" });
+    let error = |key: &str| {
+        let found = servers.iter().find(|(name, _)| name == key).unwrap();
+        found.1.as_ref().map(drop).unwrap_err().to_string()
+    };
+    assert!(error("g").contains("stdio"), "{}", error("g"));
+    assert!(error("i").contains("environment variable TINYMCP_NO_SUCH_VARIABLE"), "{}", error("i"));
 }
 
 #[test]

@@ -204,3 +204,70 @@ fn hub_proxy_names_on_stderr_what_it_cannot_use_and_tags_what_its_children_write
         assert!(errors.contains(words), "{words}: {errors}");
     }
 }
+
+#[test]
+fn hub_proxy_waits_for_a_server_that_is_late_and_says_so() {
+    // The server starts when the test has written to the pipe.
+    let pipe = std::env::temp_dir().join(format!("tinymcp-late-pipe-{}", std::process::id()));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let late = json!(["-c", r#"read line < "$1"; exec "$0""#, program("strict_server"), pipe]);
+    let servers = json!({"late": {"command": "/bin/sh", "args": late}});
+    let mut proxy = Proxy::start("late", &servers, &[]);
+    let echo = json!({"name": "late__echo", "arguments": {"text": "a"}});
+    writeln!(proxy.input.as_mut().unwrap(), "{}", request(1, "tools/call", echo)).unwrap();
+    let mut errors = BufReader::new(proxy.child.stderr.take().unwrap()).lines();
+    let reported = "late: still connecting after 5 s; calls to it wait";
+    assert!(errors.any(|line| line.unwrap() == reported));
+    std::fs::write(&pipe, "\n").unwrap();
+    let mut line = String::new();
+    proxy.output.read_line(&mut line).unwrap();
+    let answer: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(answer["result"]["structuredContent"]["text"], "a", "{answer}");
+    drop(proxy.input.take());
+    proxy.child.wait().unwrap();
+    std::fs::remove_file(&proxy.file).unwrap();
+    std::fs::remove_file(&pipe).unwrap();
+}
+
+#[test]
+fn a_configuration_sets_the_environment_of_its_servers() {
+    // Set by cargo for each test.
+    const SECRET: &str = "CARGO_MANIFEST_DIR";
+    let strict = program("strict_server");
+    let servers = json!({
+        "own": {"command": &strict, "env": {"TEST_OWN": "1"}},
+        "all": {"command": &strict, "inheritEnv": true},
+    });
+    let mut proxy = Proxy::start("environment", &servers, &[]);
+    let mut names = |server: &str| {
+        let call = json!({"name": format!("{server}__environment"), "arguments": {}});
+        let answer = proxy.call(&request(1, "tools/call", call));
+        let names = answer["result"]["structuredContent"]["names"].as_array().unwrap().clone();
+        move |name: &str| names.iter().any(|other| other == name)
+    };
+    let (own, all) = (names("own"), names("all"));
+    assert!(own("TEST_OWN") && own("PATH") && !own(SECRET));
+    assert!(!all("TEST_OWN") && all("PATH") && all(SECRET));
+    proxy.end();
+}
+
+#[test]
+fn a_message_that_is_not_json_reaches_no_child() {
+    let mut proxy = Proxy::start("malformed", &json!({"good": {"command": program("strict_server")}}), &[]);
+    let call = |id: &str| {
+        let text =
+            request(1, "tools/call", json!({"name": "good__echo", "arguments": {"text": "a"}})).to_string();
+        text.replace(r#""id":1"#, &format!(r#""id":{id}"#))
+    };
+    for (id, valid) in [("4", true), ("4.099002.000", false), ("5", true), ("05", false), ("6", true)] {
+        writeln!(proxy.input.as_mut().unwrap(), "{}", call(id)).unwrap();
+        let mut line = String::new();
+        proxy.output.read_line(&mut line).unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(answer["error"]["code"] == -32700, !valid, "{id}: {answer}");
+        assert_eq!(answer["result"].is_object(), valid, "{id}: {answer}");
+    }
+    // The child exits at a line that is not JSON; the hub would then have reported its end.
+    let errors = proxy.end();
+    assert!(!errors.contains("down"), "{errors}");
+}

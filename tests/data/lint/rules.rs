@@ -311,6 +311,16 @@ fn names_of_tools_are_checked() {
 }
 
 #[test]
+fn names_of_tools_have_up_to_128_characters() {
+    for (length, findings) in [(1, 0), (128, 0), (129, 1)] {
+        let text = format!(r#"[{{"name":"{}","inputSchema":{{"type":"object"}}}}]"#, "a".repeat(length));
+        let choice = Choice::new().rules("TOOL-001").unwrap();
+        let report = lint::check_with(&Snapshot::parse(&text).unwrap(), &choice);
+        assert_eq!(report.findings.len(), findings, "{length}");
+    }
+}
+
+#[test]
 fn ids_are_unique_and_known_by_name() {
     let mut ids: Vec<&str> = RULES.iter().map(|r| r.id).collect();
     ids.sort_unstable();
