@@ -106,12 +106,21 @@ install_suite() {
     export PATH
 }
 
-# Builds an example with its features and prints its path. Cargo reports the path, because target
-# folder and target can be set in many ways.
-build_example() {
-    cargo build --manifest-path "$conformance/../Cargo.toml" --release --example "$1" --features "$2" \
+# Builds an example with its features and prints its path.
+build_example() { build "$1" --example "$1" --features "$2"; }
+
+# Builds the program tinymcp with all commands and prints its path.
+build_tinymcp() { build tinymcp --bin tinymcp --features full; }
+
+# Builds a target and prints the path of its program. Cargo reports the path, because target folder
+# and target can be set in many ways.
+build() {
+    local name=$1
+    shift
+    cargo build --manifest-path "$conformance/../Cargo.toml" --release "$@" \
         --message-format=json-render-diagnostics | python3 -c '
 import json, sys
 found = [json.loads(line) for line in sys.stdin]
-print([m["executable"] for m in found if m.get("target", {}).get("name") == sys.argv[1]][-1])' "$1"
+programs = [m["executable"] for m in found if m.get("target", {}).get("name") == sys.argv[1] and m.get("executable")]
+print(programs[-1])' "$name"
 }

@@ -53,11 +53,11 @@ if [ ! -e "$root/made" ]; then
     touch "$root/made"
 fi
 
-# The tests, and the echo server that they start.
+# The tests, and the server that they start.
 export CARGO_TARGET_DIR=$out/pthread RUSTC=$root/rustc RUSTFLAGS=
 flags=(--quiet -Zbuild-std=std,panic_abort --target x86_64-unknown-linux-gnu --features hub,http-server)
 suites=(${only:-client server http hub})
-"$tools/bin/cargo" build "${flags[@]}" --example echo_server --example strict_server
+"$tools/bin/cargo" build "${flags[@]}" --example strict_server
 programs=$("$tools/bin/cargo" test "${flags[@]}" "${suites[@]/#/--test=}" --no-run --message-format=json |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
 

@@ -8,14 +8,16 @@
 //   logging(level)  requests log messages from `level` on, as the era defines; returns call options
 //   read(uri) prompt(name, args) complete(ref, argument)
 //   watch(uris)    returns {only(uris), close()}; updates arrive in `updates`
+//   toolChanges()  returns {close()}; until then, an item arrives in `changes` for each changed list of tools
 //   notFound       the code of an unknown URI, if the SDK reports another code than the wire has
 //   losesProgress  true if the SDK drops progress that it reads together with the result
-//   logs, updates  queues of log messages {level, logger, data} and of resource URIs
+//   logs, updates, changes  queues of log messages {level, logger, data}, of resource URIs, of changes
 //   asked          the elicitation requests so far; `answer` is what the client's handler returns
 //   close()
 // The same checks exist in Python (`py/board.py`); a name means the same check in both.
 
 import { holds, same, within } from "./harness.mjs";
+import { NOT_FOUND, PROTOCOL, contents, fails, refused, said, text } from "./results.mjs";
 
 export const TOOLS = ["system_status", "gpio_read", "gpio_write", "blink", "erase_pins", "file_write"];
 const STATUS = {
@@ -28,39 +30,6 @@ const STATUS = {
 };
 /** Workers of the server as it comes. */
 const WORKERS = 4;
-const PROTOCOL = { legacy: "2025-11-25", modern: "2026-07-28" };
-/** Code of an address that leads nowhere, on the wire. */
-const NOT_FOUND = { legacy: -32002, modern: -32602 };
-
-/** The only text block of a result. */
-export function text(result) {
-  same(result.content.length, 1, "number of content blocks");
-  same(result.content[0].type, "text", "content type");
-  return result.content[0].text;
-}
-
-/** A call that went well, and what it said. */
-export function said(result, expected) {
-  same(result.isError ?? false, false, `isError of ${JSON.stringify(result.content)}`);
-  same(text(result), expected, "text");
-}
-
-/** A call that came back as an error result whose text names each of `parts`. */
-export function refused(result, ...parts) {
-  same(result.isError, true, `isError of ${JSON.stringify(result)}`);
-  for (const part of parts) holds(text(result).includes(part), `${part} is not named in: ${text(result)}`);
-}
-
-/** Waits for the JSON-RPC error of a request; `message` is the end of its text where it is fixed. */
-async function fails(promise, code, message) {
-  const error = await promise.then(
-    (result) => Promise.reject(new Error(`expected error ${code}, got ${JSON.stringify(result)}`)),
-    (error) => error,
-  );
-  holds(error.code === code, `expected error ${code}, got ${error.code ?? ""} ${error.message}`);
-  if (message !== undefined) holds(error.message.endsWith(message), `expected “${message}”, got “${error.message}”`);
-}
-
 export function statusObject(status) {
   const unknown = Object.keys(status).filter((name) => !(name in STATUS));
   same(unknown, [], "members of the status that nobody announced");
@@ -112,13 +81,6 @@ export function promptList(prompts) {
   same(args, [["symptom", true], ["component", false]], "arguments of diagnose");
 }
 
-/** The text of the only content of a read. */
-export function contents(result, uri) {
-  same(result.contents.length, 1, "number of contents");
-  same(result.contents[0].uri, uri, "uri");
-  return result.contents[0].text;
-}
-
 export function diagnosis(result, ...parts) {
   same(result.messages.map((message) => message.role), ["user"], "roles");
   const { type, text } = result.messages[0].content;
@@ -127,7 +89,7 @@ export function diagnosis(result, ...parts) {
 }
 
 /** Every check of one connected peer; `session` prints the results. */
-export async function checkBoard(session, peer) {
+export async function checkPeer(session, peer) {
   const check = (name, body) => session.check(name, body);
   const write = async (pin, value) => said(await peer.call("gpio_write", { pin, value }), `pin ${pin} is now ${value}`);
   const reads = async (pin, value) => said(await peer.call("gpio_read", { pin }), String(value));
@@ -325,7 +287,7 @@ export async function checkBoard(session, peer) {
 }
 
 /** Two checks that need a session of their own, whose client never declared elicitation. */
-export async function checkBareBoard(session, peer) {
+export async function checkBarePeer(session, peer) {
   await session.check("elicit-incapable", async () => {
     said(await peer.call("gpio_write", { pin: 3, value: 1 }), "pin 3 is now 1");
     const outcome = await peer.call("erase_pins").catch((error) => error);

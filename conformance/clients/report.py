@@ -1,9 +1,9 @@
 """Turns what the clients print into the verdict of the run.
 
-Used as `… | python3 report.py stdio|http CLIENT…`. Reads `ok NAME` and `FAIL NAME: …` lines with their indented excerpts
-from stdin, passes them on, and holds them against `plan.json` (every session of the named clients must report
-every check once) and `unable.txt` (what a client cannot do must fail, with the words given there). The last
-line is `N passed, N failed`; the exit code is 1 when anything failed.
+Used as `… | python3 report.py board|serve stdio|http CLIENT…`. Reads `ok NAME` and `FAIL NAME: …` lines with their
+indented excerpts from stdin, passes them on, and holds them against `plan.json` (every session of the named clients
+must report every check once) and `unable.txt` (what a client cannot do must fail, with the words given there). The
+last line is `N passed, N failed`; the exit code is 1 when anything failed.
 """
 
 import json
@@ -15,14 +15,14 @@ HERE = Path(__file__).resolve().parent
 RESULT = re.compile(r"(ok|FAIL) ([a-z0-9]+/[a-z]+/[a-z-]+)(?:: (.*))?")
 
 
-def planned(transport, clients):
+def planned(server, transport, clients):
     """Names of all checks of the named clients, in the plan's order."""
     plan = json.loads((HERE / "plan.json").read_text())
     return [
         f"{client}/{session}/{check}"
         for client in clients
         for session in plan["sessions"][client]
-        for check in [*plan["checks"], *plan[transport]]
+        for check in [*plan["checks"], *plan[transport], *plan[server]["checks"]]
     ]
 
 
@@ -45,8 +45,8 @@ def unable(transport, names):
 
 
 def main():
-    transport, *clients = sys.argv[1:]
-    names = planned(transport, clients)
+    server, transport, *clients = sys.argv[1:]
+    names = planned(server, transport, clients)
     listed = unable(transport, names)
     waiting = dict.fromkeys(names)
     passed, failed = 0, []

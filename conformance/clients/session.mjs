@@ -1,8 +1,10 @@
-// Features of both TypeScript SDKs in a session: a ping, a log level, and subscriptions one resource at a time.
+// Features of both TypeScript SDKs in a session: a ping, a log level, subscriptions one
+// resource at a time, and changes of lists without a subscription.
 
 export function inSession(client) {
   return {
     ping: () => client.ping(),
+    toolChanges: async () => ({ close: () => {} }),
     logging: async (level) => void (await client.setLoggingLevel(level)),
     watch: async (uris) => {
       let watched = uris;

@@ -11,7 +11,7 @@ const LISTEN_TIMEOUT = 30_000;
 
 /** The command that runs `server` behind the tap of stdio with its logs in `folder`, as the SDKs take it. */
 export function tapped(folder, server) {
-  return { command: "python3", args: ["-I", "-S", tap("stdio"), folder, ...server, "--stdio"] };
+  return { command: "python3", args: ["-I", "-S", tap("stdio"), folder, ...server] };
 }
 
 /** Runs `server` behind the tap of HTTP: its URL, and `end` to have it told that it is no longer needed. */

@@ -1,7 +1,7 @@
 """Checks the wire logs of one session after its clients have ended.
 
-Used as `python3 wire.py SESSION FOLDER`, SESSION being a name such as `ts2/modern`; prints `ok` and `FAIL`
-lines as the clients do. It sees what an SDK hides from its user: exit codes, stray lines, late answers of
+Used as `python3 wire.py board|serve SESSION FOLDER`, SESSION being a name such as `ts2/modern`; prints `ok` and
+`FAIL` lines as the clients do. It sees what an SDK hides from its user: exit codes, stray lines, late answers of
 cancelled requests, members that belong to the other era. What the messages say is the clients' business.
 
 A log without any request, and a throw-away copy of the server that was only asked `server/discover`, count
@@ -33,6 +33,8 @@ EXIT_LIMIT = 2.0
 BUSY_LIMIT = 5.0
 # HTTP status of a response with this error in the modern era, unless it is an event stream; 200 for other errors.
 STATUS = {-32700: 400, -32600: 400, -32601: 404, -32602: 400, -32020: 400, -32021: 400, -32022: 400}
+# Members of the messages that differ between servers.
+SERVER = json.loads((Path(__file__).resolve().parent / "plan.json").read_text())[sys.argv[1]]
 RECORD = re.compile(r"(\d+\.\d+) ([><!]) ?(.*)", re.S)
 
 
@@ -75,6 +77,12 @@ class Log:
                 return at, text[len(word) :].strip()
         return None
 
+    def answers(self):
+        """Heads of the responses over HTTP."""
+        for _, mark, text in self.records:
+            if mark == "!" and text.startswith("answer "):
+                yield json.loads(text.removeprefix("answer "))
+
     def requests(self):
         """Requests of the client: id to (at, message)."""
         return {key(m["id"]): (t, m) for t, mark, m in self.messages if mark == ">" and "method" in m and "id" in m}
@@ -90,6 +98,10 @@ class Log:
         if self.modern():
             open_calls -= {name for name, at in self.left.items() if at <= moment}
         return bool(open_calls)
+
+    def refused_resumptions(self):
+        """Number of streams that the client resumed after their events were dropped."""
+        return sum(answer.get("resumes", False) and answer["status"] == 410 for answer in self.answers())
 
     def modern(self):
         """True if there was no handshake."""
@@ -128,12 +140,17 @@ def answers(log):
             tokens[key(meta(message)["progressToken"])] = name
     if log.modern():
         cancelled.update(log.left)
+    # A client that resumes the stream of a cancelled call gets an error without an id.
+    refused = log.refused_resumptions()
     for at, mark, message in log.messages:
         method = message.get("method")
         if mark == ">" and method == "notifications/cancelled":
             cancelled.setdefault(key(message["params"]["requestId"]), at)
         if mark == "<" and method is None:
             name = key(message.get("id"))
+            if message.get("id") is None and "error" in message and refused > 0:
+                refused -= 1
+                continue
             if name not in asked:
                 yield f"an answer to nothing: {json.dumps(message)}"
             elif name in answered:
@@ -157,21 +174,21 @@ def answers(log):
 
 
 def steps(log, tokens, answered):
-    """The progress of a call counts up by one, and up to the total if the call has a response."""
+    """The progress of a call counts up by one, and up to the total, if there is one, if the call has a response."""
     last = {}
     for _, mark, message in log.messages:
         if mark == "<" and message.get("method") == "notifications/progress":
             params, shown = message["params"], json.dumps(message)
             name = tokens.get(key(params["progressToken"]))
-            step, total = params["progress"], params["total"]
+            step, total = params["progress"], params.get("total")
             if step != last.get(name, (0, 0))[0] + 1:
                 yield f"progress does not count up: {shown}"
-            if params["message"] != f"blink {step:.0f} of {total:.0f}":
+            if "progress" in SERVER and params["message"] != SERVER["progress"].format(step=step, total=total):
                 yield f"message of the progress: {shown}"
             last[name] = (step, total)
     failed = {key(m["id"]) for _, mark, m in log.messages if mark == "<" and (m.get("result") or {}).get("isError")}
     for name, (step, total) in last.items():
-        if name in answered and name not in failed and step != total:
+        if name in answered and name not in failed and total is not None and step != total:
             yield f"request {name} was answered after step {step:.0f} of {total:.0f}"
 
 
@@ -261,11 +278,12 @@ def modern_result(result, origin, shown):
     elif hinted:
         yield f"cache hints where none belong: {shown}"
     if kind == "input_required":
-        if list(result.get("inputRequests", {})) != ["confirm"]:
-            yield f"the question's key is not confirm: {shown}"
-        elif "id" in result["inputRequests"]["confirm"] or "jsonrpc" in result["inputRequests"]["confirm"]:
+        questions = result.get("inputRequests", {})
+        if len(questions) != 1 or not all(re.fullmatch(SERVER["question"], name) for name in questions):
+            yield f"the question's key is not {SERVER['question']}: {shown}"
+        elif any({"id", "jsonrpc"} & question.keys() for question in questions.values()):
             yield f"an inner request with JSON-RPC members: {shown}"
-    if result.get("_meta", {}).get(META + "serverInfo", {}).get("name") != "board":
+    if result.get("_meta", {}).get(META + "serverInfo", {}).get("name") != SERVER["name"]:
         yield f"no serverInfo: {shown}"
 
 
@@ -385,7 +403,7 @@ def report(session, name, faults):
 
 
 def main():
-    session, folder = sys.argv[1], Path(sys.argv[2])
+    session, folder = sys.argv[2], Path(sys.argv[3])
     modern = not session.endswith("/legacy")
     logs = settled(folder)
     if not any(log.messages for log in logs):

@@ -4,15 +4,43 @@
 //! of a second or more never ends by itself, so that a lost wake-up is a deadlock, which Shuttle reports.
 #![allow(missing_docs, dead_code, unreachable_code)]
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Waits that are shorter may end at any moment.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// Gives other threads up to six turns, while `done` is not true.
+/// Begin of the schedule, and the nanoseconds that have passed since.
+static BEGUN: Mutex<Option<Instant>> = Mutex::new(None);
+static PASSED: AtomicU64 = AtomicU64::new(0);
+/// The time that a source is left to callers may end.
+static PAUSE_ENDS: AtomicBool = AtomicBool::new(true);
+
+/// Begins a schedule.
+pub fn begin(pause_ends: bool) {
+    *BEGUN.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    PASSED.store(0, Ordering::Relaxed);
+    PAUSE_ENDS.store(pause_ends, Ordering::Relaxed);
+}
+
+/// The time for the deadlines of calls: it passes when a short wait ends by itself.
+pub fn now() -> Instant {
+    let begun = *BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
+    begun.unwrap_or_else(Instant::now) + Duration::from_nanos(PASSED.load(Ordering::Relaxed))
+}
+
+/// The time that a source is left to callers.
+pub fn pause(time: Duration) -> Duration {
+    if PAUSE_ENDS.load(Ordering::Relaxed) { time } else { Duration::MAX }
+}
+
+/// Gives other threads up to six turns, or up to two hundred, while `done` is not true.
 fn some_turns(mut done: impl FnMut() -> bool) {
     use shuttle::rand::Rng;
-    for _ in 0..shuttle::rand::thread_rng().gen_range(0..7) {
+    let mut dice = shuttle::rand::thread_rng();
+    let most = if dice.gen_range(0..2) == 0 { 7 } else { 200 };
+    for _ in 0..dice.gen_range(0..most) {
         if done() {
             return;
         }
@@ -306,6 +334,10 @@ pub mod sync {
             woken = woken || line.leave(me);
             line.waiting.retain(|n| *n != me);
             drop(line);
+            if !woken {
+                let passed = u64::try_from(time.as_nanos()).unwrap_or_default();
+                super::PASSED.fetch_add(passed, super::Ordering::Relaxed);
+            }
             Ok((lock(mutex), WaitTimeoutResult(!woken)))
         }
 

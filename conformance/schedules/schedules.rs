@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use crate::json::{Doc, Json};
 use crate::model_sync::thread;
 use crate::pool::{Pool, PoolSize};
+use crate::transport::client::schedules_reader as reader;
 use crate::{Client, Era, Server, Tool, memory, memory_links};
 
 /// Longer than any schedule; such a wait ends only with its reason.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// Every model, by name.
+/// Every model, by name. The callers of those whose names begin with `reader` or `woken` must read; in those with
+/// `woken` the reader thread reads only when it is woken.
 pub const MODELS: &[(&str, fn())] = &[
     ("pool", || pool(LONG)),
     ("pool_idle", || pool(Duration::from_millis(1))),
@@ -23,11 +25,31 @@ pub const MODELS: &[(&str, fn())] = &[
     ("client_three_callers", client_three_callers),
     ("client_cancel", client_cancel),
     ("client_end", client_end),
+    ("reader_for_others", reader::for_others),
+    ("reader_cancel", reader::cancel),
+    ("reader_cancel_alone", reader::cancel_alone),
+    ("reader_deadline", reader::deadline),
+    ("reader_listener", reader::listener),
+    ("reader_close", reader::close),
+    ("reader_gone", reader::gone),
+    ("reader_news", reader::news),
+    ("woken_for_others", reader::for_others),
+    ("woken_cancel", reader::cancel),
+    ("woken_cancel_alone", reader::cancel_alone),
+    ("woken_deadline", reader::deadline),
+    ("woken_listener", reader::listener),
+    ("woken_close", reader::close),
+    ("woken_gone", reader::gone),
     ("http_responses", crate::schedules_http::responses),
     ("http_stream_of_many", crate::schedules_http::stream_of_many),
     ("http_backlog", crate::schedules_http::backlog),
     ("http_peer_gone", crate::schedules_http::peer_gone),
 ];
+
+/// Frames that callers have read since this was asked before.
+pub fn read_by_callers() -> usize {
+    reader::READ_BY_CALLERS.swap(0, Ordering::Relaxed)
+}
 
 fn size(workers: usize, queue: usize, idle: Duration) -> PoolSize {
     PoolSize { workers, queue, stack: 64 << 10, idle }

@@ -128,10 +128,6 @@ pub(crate) mod mio {
         pub(crate) fn with_capacity(capacity: usize) -> Events {
             Events(Vec::with_capacity(capacity))
         }
-
-        pub(crate) fn iter(&self) -> std::slice::Iter<'_, event::Event> {
-            self.0.iter()
-        }
     }
 
     impl<'e> IntoIterator for &'e Events {

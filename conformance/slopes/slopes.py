@@ -80,6 +80,12 @@ def stdio_calls(peer, board, count):
         good(peer.exchange([peer.request("tools/call", board.usual(n)) for n in batch]))
 
 
+def stdio_single_calls(peer, board, count):
+    """One call at a time: a hub opens connections to a server over HTTP for calls at the same time, whenever that is."""
+    for n in range(count):
+        good(peer.exchange([peer.request("tools/call", board.usual(n))]))
+
+
 def stdio_failures(peer, board, count):
     for batch in batches(count):
         malformed = [b'{"jsonrpc":"2.0","id":1,"method":"ping"\n', b"[]\n", b'{"jsonrpc":"2.0","method":1}\n']
@@ -222,6 +228,23 @@ def http_disconnects(web, board, count):
             assert link.head()[0] == 200
             next(link.events())
         link.close()
+
+
+def http_cancels(web, board, count):
+    """Calls of a session that are cancelled by a notification on another connection, after their first event."""
+    session = web.open(web.links[0])
+    for n in range(count):
+        link, other = web.links[n % len(web.links)], web.links[(n + 1) % len(web.links)]
+        arguments = board.call("blink", pin=n % PINS, times=100, intervalMs=1000)
+        id = web.call(link, "tools/call", {**arguments, "_meta": {"progressToken": n}}, session)
+        assert link.head()[0] == 200
+        events = link.events()
+        assert "method" in next(events)
+        other.post(notification("notifications/cancelled", {"requestId": id}), session=session)
+        assert other.answer()[0] == 202
+        left = [message for message in events if "id" in message]
+        assert not left, f"an answer to a cancelled call: {left}"
+    web.end(web.links[0], session)
 
 
 def http_streams(web, board, count):
@@ -386,15 +409,22 @@ def main():
         rows.row(f"{kind}, HTTP: sessions", http(command, board.tool("gpio_read")), bound(http_sessions), 1_000, 2_000 * most)
         rows.row(f"{kind}, HTTP: failures", http(command, board.tool("gpio_read")), bound(http_failures), 4_000, 8_000 * scale)
         rows.row(f"{kind}, HTTP: calls left by their client", http(command, board.tool("gpio_read")), bound(http_disconnects), 500, 1_000 * scale)
+        rows.row(f"{kind}, HTTP: cancelled calls", http(command, board.tool("gpio_read")), bound(http_cancels), 500, 1_000 * scale)
         rows.row(f"{kind}, HTTP: event streams", http(command, board.tool("gpio_read")), bound(http_streams), 500, 1_000 * scale)
         rows.row(f"{kind}, HTTP: subscriptions", http(command, board.tool("gpio_read")), bound(http_subscriptions), 500, 1_000 * scale)
+
+    served = Served(board_server)
+    url = f"http://127.0.0.1:{served.port}/mcp"
+    remote = Path(scratch.name) / "remote.json"
+    remote.write_text(json.dumps({"mcpServers": {"board": {"url": url}}}))
+    board = Board(True)
+    behind = stdio([hub_proxy[0], str(remote)], board)
+    rows.row("hub, upstream over HTTP: calls", behind, lambda peer, count: stdio_single_calls(peer, board, count), 4_000, 16_000 * scale)
 
     def controlled(name):
         return lambda process, count: process.run(name, count)
 
     if (folder / "slopes_client").exists():
-        served = Served(board_server)
-        url = f"http://127.0.0.1:{served.port}/mcp"
         for over, arguments in (("stdio", ["--", *board_server]), ("HTTP", [url])):
             for name, warm, count in (
                 ("calls", 5_000, 10_000 * scale),
@@ -406,7 +436,7 @@ def main():
                 rows.row(f"client, {over}: {name}", client(*arguments), controlled(name), warm, count)
         restarts = 1_000 if options.long else 50
         rows.row("hub: restarts of a child", client("--hub", "--", *board_server), controlled("restarts"), 20, restarts)
-        served.end()
+    served.end()
     scratch.cleanup()
     print(f"{rows.failed} failed, {time.monotonic() - rows.began:.0f} s")
     sys.exit(rows.failed > 0)

@@ -11,10 +11,8 @@ import mcp_types as types
 from mcp import MCPError
 
 from harness import Inbox, same
+from results import NOT_FOUND, PROTOCOL, contents, fails, refused, said, text
 
-PROTOCOL = {"legacy": "2025-11-25", "modern": "2026-07-28"}
-# Code of an address that leads nowhere.
-NOT_FOUND = {"legacy": -32002, "modern": -32602}
 TOOLS = ["system_status", "gpio_read", "gpio_write", "blink", "erase_pins", "file_write"]
 STATUS = {
     "cpuTemperatureCelsius": (int, float),
@@ -25,33 +23,8 @@ STATUS = {
 }
 # Workers of the server as it comes.
 WORKERS = 4
-
-
-def text(result):
-    same([block.type for block in result.content], ["text"], "content blocks")
-    return result.content[0].text
-
-
-def said(result, expected):
-    same(result.is_error, False, f"isError of {result.content!r}")
-    same(text(result), expected, "text")
-
-
-def refused(result, *parts):
-    same(result.is_error, True, f"isError of {result!r}")
-    for part in parts:
-        assert part in text(result), f"{part} is not named in: {text(result)}"
-
-
-async def fails(call, code, message=None):
-    try:
-        result = await call
-    except MCPError as error:
-        same(error.code, code, f"code of {error}")
-        if message is not None:
-            same(error.message, message, "message")
-        return error
-    raise AssertionError(f"expected error {code}, got {result!r}")
+# A call that takes longer than a check.
+SLOW = ("blink", {"pin": 1, "times": 100, "intervalMs": 1000})
 
 
 def status_object(status):
@@ -65,18 +38,13 @@ def status_object(status):
         assert fits, f"{name} is {status[name]!r}"
 
 
-def contents(result, uri):
-    same([str(content.uri) for content in result.contents], [uri], "uris")
-    return result.contents[0].text
-
-
 def diagnosis(result, *parts):
     same([message.role for message in result.messages], ["user"], "roles")
     for part in parts:
         assert part in result.messages[0].content.text, f"{part} is not in: {result.messages[0].content!r}"
 
 
-async def check_board(session, peer):
+async def check_peer(session, peer):
     """Every check of one connected peer but its closing."""
     client, check = peer.client, session.check
 
@@ -377,7 +345,11 @@ async def check_board(session, peer):
     await check("unwatch", unwatch)
 
 
-async def check_elicit_incapable(session, peer):
+async def ended(_message):
+    """Nothing of a call outlives the server."""
+
+
+async def check_bare_peer(session, peer):
     """Checks the error for a client that never declared elicitation."""
 
     async def elicit_incapable():

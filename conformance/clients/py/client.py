@@ -1,8 +1,9 @@
-"""The Python SDK 2.x against the board: pinned to the modern era, negotiating, and with the handshake.
+"""The Python SDK 2.x against a server: pinned to the modern era, negotiating, and with the handshake.
 
-Used as `python client.py stdio|http OUT SERVER ARGS…`; the wire logs go to folders under OUT.
+Used as `python client.py stdio|http OUT board|serve SERVER ARGS…`; the wire logs go to folders under OUT.
 """
 
+import importlib
 import logging
 import subprocess
 import sys
@@ -12,10 +13,10 @@ from pathlib import Path
 
 import anyio
 import mcp_types as types
-from board import PROTOCOL, check_board, check_elicit_incapable, text
 from harness import CHECK_TIMEOUT, Inbox, Session, same
 from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.subscriptions import ResourceUpdated
+from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
+from results import PROTOCOL, text
 
 TAPS = Path(__file__).resolve().parent.parent
 META = "io.modelcontextprotocol/"
@@ -24,6 +25,8 @@ MODES = {"modern": "2026-07-28", "auto": "auto", "legacy": "legacy"}
 CLOSE_TIMEOUT = 2
 SESSION_TIMEOUT = 90
 OVER = sys.argv[1]
+# The checks of the server.
+TESTED = importlib.import_module(sys.argv[3])
 
 
 def tap(transport, session, server):
@@ -51,10 +54,10 @@ class Peer:
     def __init__(self, session, mode, server, elicitation=True):
         self.mode = mode
         self.era = "legacy" if mode == "legacy" else "modern"
-        self.logs, self.updates = Inbox(), Inbox()
+        self.logs, self.updates, self.changes = Inbox(), Inbox(), Inbox()
         self.asked, self.keys, self.answer = [], [], None
         self.served = Served(session, server) if OVER == "http" else None
-        command, *args = tap("stdio", session, [*server, "--stdio"])
+        command, *args = tap("stdio", session, server)
         self.client = Client(
             self.served.url if self.served else StdioServerParameters(command=command, args=args),
             mode=MODES[mode],
@@ -80,6 +83,8 @@ class Peer:
         # On a modern connection the subscription itself is asked, see `watch`.
         if self.era == "legacy" and isinstance(message, types.ResourceUpdatedNotification):
             self.updates.push(str(message.params.uri))
+        if self.era == "legacy" and isinstance(message, types.ToolListChangedNotification):
+            self.changes.push("tools")
 
     async def about(self):
         """Name, revision and capabilities; a pinned client adopted its era unseen and asks here."""
@@ -117,10 +122,26 @@ class Peer:
                 yield
                 group.cancel_scope.cancel()
 
+    @asynccontextmanager
+    async def tool_changes(self):
+        """Changes of the list of tools go to `changes` until the end of the block."""
+        if self.era == "legacy":
+            yield
+            return
+        async with self.client.listen(tools_list_changed=True) as subscription:
+            assert subscription.honored.tools_list_changed, f"acknowledged: {subscription.honored!r}"
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._follow, subscription)
+                yield
+                group.cancel_scope.cancel()
+
     async def _follow(self, subscription):
         async for event in subscription:
-            assert isinstance(event, ResourceUpdated), f"an event that was not asked for: {event!r}"
-            self.updates.push(str(event.uri))
+            if isinstance(event, ToolsListChanged):
+                self.changes.push("tools")
+            else:
+                assert isinstance(event, ResourceUpdated), f"an event that was not asked for: {event!r}"
+                self.updates.push(str(event.uri))
 
 
 def dump(model):
@@ -150,7 +171,7 @@ async def talk(session, mode, server):
     closing = Closing()
     async with peer.client:
         same(peer.client.protocol_version, PROTOCOL[peer.era], f"revision of mode {mode}")
-        await check_board(session, peer)
+        await TESTED.check_peer(session, peer)
         closing.begin()
     closing.end()
     peer.end()
@@ -160,15 +181,16 @@ async def talk(session, mode, server):
 async def leave_early(session, mode, server):
     """The second connection, without elicitation, closed while a call is under way."""
     peer = Peer(session, mode, server, elicitation=False)
-    closing, started, outcome = Closing(), anyio.Event(), Inbox()
+    closing, started, outcome, messages = Closing(), anyio.Event(), Inbox(), []
 
-    async def progressed(*_):
+    async def progressed(_progress, _total, message):
+        messages.append(message)
         started.set()
 
     async def slow():
         try:
-            arguments = {"pin": 1, "times": 100, "intervalMs": 1000}
-            result = await peer.call("blink", arguments, progress_callback=progressed)
+            tool, arguments = TESTED.SLOW
+            result = await peer.call(tool, arguments, progress_callback=progressed)
             # The server may still say that it ends; what it must not say is that the call went well.
             outcome.push("an error" if result.is_error else text(result))
         except MCPError:
@@ -177,17 +199,18 @@ async def leave_early(session, mode, server):
     async def close_busy():
         same(await outcome.next("the call that was under way", 1), "an error", "outcome of that call")
         await closing.told()
+        await TESTED.ended(messages[0])
 
     async with anyio.create_task_group() as group:
         async with peer.client:
-            await check_elicit_incapable(session, peer)
+            await TESTED.check_bare_peer(session, peer)
             group.start_soon(slow)
             with anyio.move_on_after(3):
                 await started.wait()
             closing.begin()
         closing.end()
         peer.end()
-        await session.check("close-busy", close_busy)
+        await session.check("close-busy", close_busy, timeout=15)
 
 
 async def run(session, mode, server):
@@ -199,7 +222,7 @@ async def run(session, mode, server):
 
 
 async def main():
-    out, *server = sys.argv[2:]
+    out, _, *server = sys.argv[2:]
     for mode in MODES:
         await run(Session(f"py/{mode}", out), mode, server)
 

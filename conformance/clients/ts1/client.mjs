@@ -1,6 +1,7 @@
-// The TypeScript SDK 1.x against the board: one era, the handshake.
+// The TypeScript SDK 1.x against a server: one era, the handshake.
 //
-// Used as `node client.mjs stdio|http OUT SERVER ARGS…`; the wire logs go to folders under OUT.
+// Used as `node client.mjs stdio|http OUT board|serve SERVER ARGS…`; the wire
+// logs go to folders under OUT.
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
@@ -9,13 +10,14 @@ import {
   ElicitRequestSchema,
   LoggingMessageNotificationSchema,
   ResourceUpdatedNotificationSchema,
+  ToolListChangedNotificationSchema,
 } from "@modelcontextprotocol/sdk/types.js";
-import { checkBareBoard, checkBoard } from "../board.mjs";
 import { Inbox, Session } from "../harness.mjs";
 import { inSession } from "../session.mjs";
 import { served, tapped } from "../spawn.mjs";
 
-const [over, out, ...server] = process.argv.slice(2);
+const [over, out, tested, ...server] = process.argv.slice(2);
+const { checkBarePeer, checkPeer } = await import(`../${tested}.mjs`);
 
 async function connect(session, capabilities) {
   const client = new Client({ name: "tinymcp-ts1", version: "1" }, { capabilities });
@@ -26,6 +28,7 @@ async function connect(session, capabilities) {
     losesProgress: true,
     logs: new Inbox(),
     updates: new Inbox(),
+    changes: new Inbox(),
     asked: [],
     answer: undefined,
     about: () => ({
@@ -50,6 +53,7 @@ async function connect(session, capabilities) {
   };
   client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => peer.logs.push(params));
   client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => peer.updates.push(params.uri));
+  client.setNotificationHandler(ToolListChangedNotificationSchema, () => peer.changes.push("tools"));
   if (capabilities.elicitation) {
     client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
       peer.asked.push(params);
@@ -72,8 +76,8 @@ async function connect(session, capabilities) {
 
 const session = new Session("ts1/legacy", out);
 await session.run(async () => {
-  await checkBoard(session, await connect(session, { elicitation: {} }));
-  await checkBareBoard(session, await connect(session, {}));
+  await checkPeer(session, await connect(session, { elicitation: {} }));
+  await checkBarePeer(session, await connect(session, {}));
 });
 // A connection that would not close must not keep the process.
 process.exit(0);

@@ -1,17 +1,17 @@
-// The TypeScript client 2.x against the board, in each of its negotiation modes.
+// The TypeScript client 2.x against a server, in each of its negotiation modes.
 //
-// Used as `node client.mjs stdio|http OUT SERVER ARGS…`; the wire logs go to folders under OUT. In its modes `auto`
-// and pinned this SDK asks `server/discover` of a throw-away copy of a server on stdio first, so those sessions leave
-// two wire logs per connection.
+// Used as `node client.mjs stdio|http OUT board|serve SERVER ARGS…`; the wire logs go to folders under OUT.
+// In its modes `auto` and pinned this SDK asks `server/discover` of a throw-away copy of a server on stdio first, so
+// those sessions leave two wire logs per connection.
 
 import { Client, LOG_LEVEL_META_KEY, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
-import { checkBareBoard, checkBoard } from "../board.mjs";
 import { Inbox, Session } from "../harness.mjs";
 import { inSession } from "../session.mjs";
 import { served, tapped } from "../spawn.mjs";
 
-const [over, out, ...server] = process.argv.slice(2);
+const [over, out, tested, ...server] = process.argv.slice(2);
+const { checkBarePeer, checkPeer } = await import(`../${tested}.mjs`);
 const MODES = { modern: { pin: "2026-07-28" }, auto: "auto", legacy: "legacy" };
 
 async function connect(session, mode, capabilities) {
@@ -25,6 +25,7 @@ async function connect(session, mode, capabilities) {
     losesProgress: true,
     logs: new Inbox(),
     updates: new Inbox(),
+    changes: new Inbox(),
     asked: [],
     answer: undefined,
     about: () => ({
@@ -50,6 +51,7 @@ async function connect(session, mode, capabilities) {
   };
   client.setNotificationHandler("notifications/message", ({ params }) => peer.logs.push(params));
   client.setNotificationHandler("notifications/resources/updated", ({ params }) => peer.updates.push(params.uri));
+  client.setNotificationHandler("notifications/tools/list_changed", () => peer.changes.push("tools"));
   if (capabilities.elicitation) {
     client.setRequestHandler("elicitation/create", ({ params }) => {
       peer.asked.push(params);
@@ -89,6 +91,13 @@ function modern(client) {
         close: () => subscription.close(),
       };
     },
+    toolChanges: async () => {
+      const subscription = await client.listen({ toolsListChanged: true });
+      if (!subscription.honoredFilter.toolsListChanged) {
+        throw new Error(`listen acknowledged ${JSON.stringify(subscription.honoredFilter)} for changes of tools`);
+      }
+      return subscription;
+    },
   };
 }
 
@@ -103,8 +112,8 @@ function legacy(client) {
 for (const mode of Object.keys(MODES)) {
   const session = new Session(`ts2/${mode}`, out);
   await session.run(async () => {
-    await checkBoard(session, await connect(session, mode, { elicitation: { form: {} } }));
-    await checkBareBoard(session, await connect(session, mode, {}));
+    await checkPeer(session, await connect(session, mode, { elicitation: { form: {} } }));
+    await checkBarePeer(session, await connect(session, mode, {}));
   });
 }
 // A connection that would not close must not keep the process.

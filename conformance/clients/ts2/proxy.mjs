@@ -6,7 +6,7 @@
 // noticed by the instance.
 
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
-import { contents, said } from "../board.mjs";
+import { contents, said } from "../results.mjs";
 import { Inbox, Session, holds, same, within } from "../harness.mjs";
 
 const [proxy, url, out] = process.argv.slice(2);
