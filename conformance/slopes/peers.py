@@ -33,19 +33,32 @@ WORKERS, HANDLERS = 4, 2  # Limits::workers, Limits::handlers
 # send notifications and listen.
 HTTP_THREADS = 8
 LATE = {
-    # Workers of a server, handlers of a client; a hub has both.
-    "mcp-worker-": {"server": WORKERS, "hub": WORKERS + HANDLERS, "client": HANDLERS + HTTP_THREADS + 2},
+    # Workers of a server, handlers of a client; a hub has both. With an upstream over HTTP its client sends by a pool.
+    "mcp-worker-": {
+        "server": WORKERS,
+        "hub": WORKERS + HANDLERS,
+        "hub, upstream over HTTP": WORKERS + HANDLERS + HTTP_THREADS + 2,
+        "client": HANDLERS + HTTP_THREADS + 2,
+    },
     # For messages to a client that does not read, held calls of a hub, subscriptions at a hub's only server.
-    "mcp-post": {"server": 1, "hub": 1},
+    "mcp-post": {"server": 1, "hub": 1, "hub, upstream over HTTP": 1},
     "mcp-hub-held": {"hub": 1},
     "mcp-hub-updates": {"hub": 1},
 }
+# kB of anonymous memory that a thread may take when it starts: the touched part of its stack, and what it keeps.
+THREAD = 32
 
 
 def left_threads(kind, before, now):
-    """Names and numbers of threads that were left behind by a "server", "hub" or "client"."""
+    """Names and numbers of threads that were left behind by a program of this kind, a key of the bounds above."""
     grown = [(name, count) for name, count in now.items() if count > max(before[name], LATE.get(name, {}).get(kind, 0))]
     return [f"{before[name]} threads {name} became {count}" for name, count in grown]
+
+
+def late_threads(kind, before, now):
+    """How many threads have started since, within the bounds."""
+    within = {name: min(count, LATE.get(name, {}).get(kind, 0)) for name, count in now.items()}
+    return sum(max(0, count - before[name]) for name, count in within.items())
 
 
 def request(id, method, params, era=LEGACY, capabilities=None):
