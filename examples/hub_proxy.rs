@@ -14,19 +14,26 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use tinymcp::{Config, Error, ErrorKind, Hub, Server, ServerState, Status};
+use tinymcp::{Config, Error, ErrorKind, Hub, Server, ServerState, Status, stderr};
 
 /// Time that the first list requests wait for servers: many hosts request lists only once, at the start.
 const START: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    match run() {
+    let code = match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("hub_proxy: {error}");
+            log(format!("hub_proxy: {error}"));
             ExitCode::from(2)
         }
-    }
+    };
+    stderr::flush();
+    code
+}
+
+/// Writes a line to standard error. `eprintln!` would block if the host does not read it.
+fn log(line: String) {
+    stderr::write(line + "\n");
 }
 
 fn run() -> Result<(), Error> {
@@ -51,7 +58,7 @@ fn run() -> Result<(), Error> {
     let mut failed = None;
     for (key, upstream) in config.into_upstreams() {
         if let Err(error) = upstream.and_then(|upstream| hub.add(key, upstream)) {
-            eprintln!("hub_proxy: {error}");
+            log(format!("hub_proxy: {error}"));
             failed = Some(error);
         }
     }
@@ -77,12 +84,12 @@ fn run() -> Result<(), Error> {
 fn report_start(hub: &Hub) {
     for status in hub.wait_settled(Instant::now() + START) {
         if matches!(status.state, ServerState::Connecting) {
-            eprintln!("{}: still connecting after {} s; calls to it wait", status.server, START.as_secs());
+            log(format!("{}: still connecting after {} s; calls to it wait", status.server, START.as_secs()));
         }
     }
     for left in hub.skipped() {
         let name = left.name.as_deref().unwrap_or("a list");
-        eprintln!("{}: {name} is not offered: {}", left.server, left.error);
+        log(format!("{}: {name} is not offered: {}", left.server, left.error));
     }
 }
 
@@ -90,10 +97,12 @@ fn report_start(hub: &Hub) {
 fn report(status: &Status) {
     match &status.state {
         ServerState::Running(info) => {
-            eprintln!("{}: connected to {} {}", status.server, info.name, info.version)
+            log(format!("{}: connected to {} {}", status.server, info.name, info.version))
         }
-        ServerState::Down { why, again: true, .. } => eprintln!("{}: down, will retry: {why}", status.server),
-        ServerState::Down { why, .. } => eprintln!("{}: down: {why}", status.server),
+        ServerState::Down { why, again: true, .. } => {
+            log(format!("{}: down, will retry: {why}", status.server))
+        }
+        ServerState::Down { why, .. } => log(format!("{}: down: {why}", status.server)),
         _ => {}
     }
 }

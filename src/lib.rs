@@ -55,6 +55,7 @@ mod rpc;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod server;
+pub mod stderr;
 mod sync;
 mod tool_name;
 mod transport;

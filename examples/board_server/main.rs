@@ -34,7 +34,7 @@ mod board {
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
-    use tinymcp::{Argument, Completion, Prompt, PromptOutput, Server};
+    use tinymcp::{Argument, Completion, Prompt, PromptOutput, Server, stderr};
 
     use super::files::{self, Folder};
     use super::gpio::{self, Pins};
@@ -107,7 +107,7 @@ mod board {
     impl Drop for Scratch {
         fn drop(&mut self) {
             if let Err(error) = fs::remove_dir_all(&self.0) {
-                eprintln!("board_server: cannot remove {}: {error}", self.0.display());
+                stderr::write(format!("board_server: cannot remove {}: {error}\n", self.0.display()));
             }
         }
     }
@@ -148,7 +148,7 @@ mod board {
     #[cfg(feature = "http-server")]
     fn serve_http(server: Server, address: &str) -> Result<(), Box<dyn Error>> {
         let bound = server.http().bind(address)?;
-        eprintln!("board_server: http://{}/mcp", bound.address());
+        stderr::write(format!("board_server: http://{}/mcp\n", bound.address()));
         Ok(bound.serve()?)
     }
 
@@ -180,13 +180,15 @@ fn main() -> ExitCode {
             _ => return usage(&format!("unknown argument {}", argument.to_string_lossy())),
         }
     }
-    match board::run(&options) {
+    let code = match board::run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("board_server: {error}");
+            tinymcp::stderr::write(format!("board_server: {error}\n"));
             ExitCode::FAILURE
         }
-    }
+    };
+    tinymcp::stderr::flush();
+    code
 }
 
 #[cfg(target_os = "linux")]

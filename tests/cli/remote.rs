@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::mpsc;
 
 use serde_json::{Value, json};
 
-use super::{run, server};
+use super::{PATIENCE, run, server};
 
 /// An example that `cargo test` has built; `cargo test --test programs` alone does not build it.
 fn program(name: &str) -> String {
@@ -263,6 +264,35 @@ fn an_interruption_ends_the_server_too() {
         assert_eq!(asking.wait().unwrap().signal(), Some(number));
         assert!(!kill(["-0", &server]).success(), "the server still runs");
         assert!(told.next().is_none(), "nothing is said of it");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_standard_error_that_is_never_read_delays_neither_results_nor_the_end() {
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::process::{Command, Stdio};
+
+    let (_unread, full) = UnixStream::pair().unwrap();
+    full.set_nonblocking(true).unwrap();
+    while (&full).write(&[b'.'; 4096]).is_ok() {}
+    full.set_nonblocking(false).unwrap();
+    let program = program("board_server");
+    // The first reports progress, the second an error of the server.
+    for (tool, status) in [("blink", 0), ("missing", 1)] {
+        let asking = Command::new(env!("CARGO_BIN_EXE_tinymcp"))
+            .args(["call", tool, r#"{"pin":2,"times":2,"intervalMs":1}"#, "--", &program])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(OwnedFd::from(full.try_clone().unwrap()))
+            .spawn()
+            .unwrap();
+        let (finished, end) = mpsc::channel();
+        std::thread::spawn(move || finished.send(asking.wait_with_output().unwrap()));
+        let output = end.recv_timeout(PATIENCE).expect("the program ends");
+        assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(status), status != 0), "{tool}");
     }
 }
 

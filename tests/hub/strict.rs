@@ -2,8 +2,11 @@
 //! program `hub_proxy` with such a server.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -139,11 +142,15 @@ pub(super) struct Proxy {
 impl Proxy {
     /// Starts it with this configuration, and further arguments.
     pub(super) fn start(name: &str, servers: &Value, arguments: &[&str]) -> Proxy {
+        Proxy::start_with(name, servers, arguments, Stdio::piped())
+    }
+
+    fn start_with(name: &str, servers: &Value, arguments: &[&str], stderr: Stdio) -> Proxy {
         let file = std::env::temp_dir().join(format!("tinymcp-{name}-{}.json", std::process::id()));
         std::fs::write(&file, json!({ "mcpServers": servers }).to_string()).unwrap();
         let mut command = Command::new(program("hub_proxy"));
         command.arg(&file).args(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().unwrap();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -203,6 +210,30 @@ fn hub_proxy_names_on_stderr_what_it_cannot_use_and_tags_what_its_children_write
     {
         assert!(errors.contains(words), "{words}: {errors}");
     }
+}
+
+#[test]
+fn a_full_standard_error_that_is_never_read_blocks_neither_calls_nor_the_end() {
+    let (unread, full) = UnixStream::pair().unwrap();
+    full.set_nonblocking(true).unwrap();
+    while (&full).write(&[b'.'; 4096]).is_ok() {}
+    full.set_nonblocking(false).unwrap();
+    let servers = json!({"good": {"command": program("strict_server")}, "gone": {"command": "/nonexistent"}});
+    let mut proxy = Proxy::start_with("unread", &servers, &[], Stdio::from(OwnedFd::from(full)));
+    let (finished, end) = mpsc::channel();
+    std::thread::spawn(move || {
+        for id in 0..3 {
+            // More than the queue holds, so that lines are dropped.
+            let says = json!({"name": "good__says", "arguments": {"text": "a line\n".repeat(10_000)}});
+            let answer = proxy.call(&request(id, "tools/call", says));
+            assert_eq!(answer["result"]["content"][0]["text"], "said", "{answer}");
+        }
+        drop(proxy.input.take());
+        assert!(proxy.child.wait().unwrap().success());
+        finished.send(()).unwrap();
+    });
+    end.recv_timeout(SOON).expect("calls are answered, and the program ends");
+    drop(unread);
 }
 
 #[test]

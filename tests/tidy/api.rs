@@ -93,8 +93,11 @@ fn api() -> String {
                 // Users name public modules; private files may move.
                 let module = path.strip_prefix(&root).unwrap().with_extension("");
                 let module = module.iter().next().unwrap().to_str().unwrap();
-                let module =
-                    if ["json", "lint", "record", "schema"].contains(&module) { module } else { "tinymcp" };
+                let module = if ["json", "lint", "record", "schema", "stderr"].contains(&module) {
+                    module
+                } else {
+                    "tinymcp"
+                };
                 items(module, &fs::read_to_string(&path).unwrap(), &mut found);
             }
         }

@@ -34,15 +34,17 @@ fn main() -> ExitCode {
     let result = run(std::env::args_os().skip(1).collect());
     #[cfg(all(unix, feature = "cli"))]
     cli::park_if_signalled();
-    match result {
+    let code = match result {
         Ok(code) => ExitCode::from(code),
         // A closed pipe is not an error.
         Err(error) if error == BROKEN_PIPE => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tinymcp: {}", plain(&error));
+            tinymcp::stderr::write(format!("tinymcp: {}\n", plain(&error)));
             ExitCode::from(2)
         }
-    }
+    };
+    tinymcp::stderr::flush();
+    code
 }
 
 fn run(mut args: Vec<OsString>) -> Result<u8> {

@@ -2,34 +2,19 @@
 //! standard error). Each line is one write, and repeated lines are rate-limited.
 //!
 //! # Invariants
-//! - A standard error that is closed or not read never blocks serving: threads that must not block
-//!   use [`Notices`].
+//! - A standard error that is closed or not read never blocks serving: see [`stderr`]. Threads that
+//!   must not wait at all use [`Notices`].
 
-use std::io::Write;
 use std::sync::Once;
 
 use crate::limits::Limits;
+use crate::stderr;
 
-/// Writes a line. May block, so it is only for threads that do not serve yet.
-pub(crate) fn say(line: &str) {
-    // OK to ignore: there is no other place for the error.
-    let _ = std::io::stderr().write_all(format!("tinymcp: {line}\n").as_bytes());
-}
-
-/// Writes a line, unless standard error has no room for it now.
+/// Writes a line, and waits for the reader as [`stderr::flush`] does: the program may end next.
 #[cold]
-pub(crate) fn say_unless_blocked(line: &str) {
-    #[cfg(unix)]
-    {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        // A pipe is ready if it has room for a page.
-        let stderr = rustix::stdio::stderr();
-        let mut ready = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
-        if poll(&mut ready, Some(&Timespec::default())) == Ok(0) {
-            return;
-        }
-    }
-    say(line);
+pub(crate) fn say(line: &str) {
+    stderr::write(format!("tinymcp: {line}\n"));
+    stderr::flush();
 }
 
 /// Reports unknown `TINYMCP_*` variables, once per process.

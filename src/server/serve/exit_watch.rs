@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::server::connection::Connection;
 use crate::transport::StdinProbe;
 
-use super::diagnostics::say_unless_blocked;
+use super::diagnostics::say;
 use super::watchdog::TICK;
 
 /// Time without input after the end of the parent, before serving stops. Covers the moment between
@@ -117,7 +117,7 @@ impl ExitWatch {
     fn stop(&self, why: &str) {
         let shared = &self.conn.core.shared;
         if !shared.stopping() {
-            say_unless_blocked(why);
+            say(why);
             shared.stop();
         }
     }

@@ -27,7 +27,7 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -43,6 +43,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_pro
 
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
+use crate::stderr;
 use crate::sync::lock;
 
 use super::child_settings::{ChildSettings, Stderr};
@@ -262,7 +263,7 @@ impl Process {
         }
     }
 
-    /// Writes lines of the child's stderr to the stderr of this process.
+    /// Writes lines of the child's stderr to the stderr of this process, without waiting for it.
     fn pass_on(&self, lines: &[u8]) {
         let Some(tag) = &self.tag else { return };
         let mut tagged = Vec::with_capacity(lines.len() + 64);
@@ -272,8 +273,7 @@ impl Process {
             tagged.extend_from_slice(line);
             tagged.push(b'\n');
         }
-        // OK to drop: a closed stderr cannot be reported.
-        let _ = io::stderr().write_all(&tagged);
+        stderr::write(tagged);
     }
 
     /// The child's stderr has ended: passes on the last line, which has no line end.
@@ -327,6 +327,13 @@ impl ProcessGuard for ChildGuard {
         self.process.end(self.exit);
         self.writer.close_wake_up();
         true
+    }
+
+    fn reader_ended(&self) {
+        // The program may end next.
+        if self.process.tag.is_some() {
+            stderr::flush();
+        }
     }
 }
 

@@ -53,6 +53,9 @@ pub(super) trait ProcessGuard: Send + Sync {
 
     /// Ends the owner. Returns whether the reader thread will end, so that it can be joined.
     fn end(&self) -> bool;
+
+    /// Called after the reader thread has ended.
+    fn reader_ended(&self) {}
 }
 
 /// Transport over streams.
@@ -207,6 +210,7 @@ impl Transport for StreamTransport {
         if ends && running.reader.thread().id() != this && self.handoff.caller() != Some(this) {
             // OK to drop: the reader does not panic.
             let _ = running.reader.join();
+            self.guard.reader_ended();
         }
     }
 }

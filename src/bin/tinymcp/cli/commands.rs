@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use tinymcp::json::{Doc, Json, Kind, Value, Writer};
-use tinymcp::{Change, Client, ClientBuilder, CompletionTarget, Error, ErrorKind, Level};
+use tinymcp::{Change, Client, ClientBuilder, CompletionTarget, Error, ErrorKind, Level, stderr};
 
 use super::args::Args;
 use super::{connect, print};
@@ -226,9 +226,9 @@ fn report(args: &Args, error: &Error) -> Result<u8> {
     if !matches!(error.kind(), ErrorKind::Remote | ErrorKind::PeerIncompatible) {
         return Err(message);
     }
-    eprintln!("tinymcp: {}", plain(&message));
+    stderr::write(format!("tinymcp: {}\n", plain(&message)));
     if let Some(data) = error.data() {
-        eprintln!("{}", plain(data.as_str()));
+        stderr::write(format!("{}\n", plain(data.as_str())));
     }
     Ok(1)
 }
@@ -248,7 +248,7 @@ fn watch(args: &Args, uris: &[&str]) -> Result<u8> {
             return report(args, &error);
         }
     }
-    eprintln!("tinymcp: watching {}", plain(&connect::name(args)));
+    stderr::write(format!("tinymcp: watching {}\n", plain(&connect::name(args))));
     print_events(args, events)
 }
 

@@ -5,8 +5,8 @@
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tinymcp::Progress;
 use tinymcp::json::{Kind, Value};
+use tinymcp::{Progress, stderr};
 
 use crate::escape::plain;
 
@@ -22,17 +22,19 @@ pub(crate) fn progress(step: Progress) {
     let message = step.message.map(|m| format!(": {}", plain(&m).replace('\n', " "))).unwrap_or_default();
     let line = format!("{}{total}{message}", step.done);
     if io::stderr().is_terminal() {
-        eprint!("\r\x1b[K{line}");
+        stderr::write(format!("\r\x1b[K{line}"));
         PROGRESS_SHOWN.store(true, Ordering::Relaxed);
     } else {
-        eprintln!("{line}");
+        stderr::write(format!("{line}\n"));
     }
 }
 
 /// Clears the progress line, if there is one.
 pub(crate) fn progress_done() {
     if PROGRESS_SHOWN.swap(false, Ordering::Relaxed) {
-        eprint!("\r\x1b[K");
+        stderr::write("\r\x1b[K");
+        // Standard output is often the same terminal.
+        stderr::flush();
     }
 }
 
