@@ -160,11 +160,11 @@ def over_http(emulator, server, limit):
 
 def our_client(*where):
     """What a person at this machine does."""
-    for era in ("legacy", "modern"):
-        command = [client, "call", "echo", '{"text": "from here"}', "--era", era, *where]
+    for protocol in ("session", "stateless"):
+        command = [client, "call", "echo", '{"text": "from here"}', "--protocol", protocol, *where]
         answer = json.loads(subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True).stdout)
         assert answer["content"][0]["text"] == "from here", answer
-    print(f"tinymcp call … {where[0]}: answered in both eras")
+    print(f"tinymcp call … {where[0]}: answered in both protocols")
 
 
 def panics(emulator, server):

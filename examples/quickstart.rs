@@ -6,7 +6,7 @@
 //! ```
 #![allow(clippy::print_stdout)]
 
-use tinymcp::{Client, Context, Era, Field, Form, FormResponse, Server, Tool, ToolError, json};
+use tinymcp::{Client, Context, Field, Form, FormResponse, Protocol, Server, Tool, ToolError, json};
 
 tinymcp::record! {
     /// Two numbers.
@@ -37,10 +37,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if std::env::args().nth(1).as_deref() == Some("--stdio") {
         return Ok(serve()?);
     }
-    for era in [Era::Legacy, Era::Modern] {
+    for protocol in [Protocol::Session, Protocol::Stateless] {
         let mut command = std::process::Command::new(std::env::current_exe()?);
         command.arg("--stdio");
-        let builder = Client::builder("quickstart-client", "1.0.0").era(era).on_form(|form| {
+        let builder = Client::builder("quickstart-client", "1.0.0").protocol(protocol).on_form(|form| {
             println!("  the server asks: {}", form.message);
             Ok(FormResponse::accept(json!({"name": "Ada"})))
         });

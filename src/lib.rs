@@ -62,8 +62,8 @@ mod transport;
 
 #[cfg(feature = "client")]
 pub use client::{
-    Abort, Call, Canceller, Client, ClientBuilder, ClientStats, CompletionTarget, Era, InputRequired,
-    LogEntry, Outcome, Page, Progress, Request, ServerInfo,
+    Abort, Call, Canceller, Client, ClientBuilder, ClientStats, CompletionTarget, InputRequired, LogEntry,
+    Outcome, Page, Progress, Protocol, Request, ServerInfo,
 };
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "hub")]

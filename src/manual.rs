@@ -7,7 +7,7 @@
 //! | [`http`] | HTTP servers: sessions, hosts and origins, tokens, proxies |
 //! | [`client`] | clients and hubs: deadlines, child processes, URLs, threads, many servers as one |
 //! | [`limits`] | every limit with default, range and environment variable |
-//! | [`eras`] | what each revision of the protocol has |
+//! | [`revisions`] | what each revision of the protocol has |
 //! | [`boards`] | small computers: build, sizes, memory |
 //! | [`security`] | threat model: trust boundaries, promises, their tests |
 //! | [`elsewhere`] | known bugs of MCP libraries, and the tests that keep them out of this one |
@@ -29,8 +29,8 @@ pub mod client {}
 #[doc = include_str!("manual/limits.md")]
 pub mod limits {}
 
-#[doc = include_str!("manual/eras.md")]
-pub mod eras {}
+#[doc = include_str!("manual/revisions.md")]
+pub mod revisions {}
 
 #[doc = include_str!("manual/boards.md")]
 pub mod boards {}

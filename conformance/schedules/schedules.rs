@@ -9,7 +9,7 @@ use crate::json::{Doc, Json};
 use crate::model_sync::thread;
 use crate::pool::{Pool, PoolSize};
 use crate::transport::client::schedules_reader as reader;
-use crate::{Client, Era, Server, Tool, memory, memory_links};
+use crate::{Client, Protocol, Server, Tool, memory, memory_links};
 
 /// Longer than any schedule; such a wait ends only with its reason.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
@@ -151,7 +151,7 @@ fn pair() -> (Client, thread::JoinHandle<()>) {
     server.inline_tool(Tool::new("t"), |_, arguments: Json| Ok(arguments.as_str().to_owned())).expect("a tool");
     server.tool(Tool::new("w"), |ctx, _: Json| Ok(format!("{:?}", ctx.wait(LONG).is_err()))).expect("a tool");
     let serving = thread::spawn(move || server.serve(one).expect("served"));
-    let client = Client::builder("c", "1").era(Era::Modern).over(two).expect("a greeting");
+    let client = Client::builder("c", "1").protocol(Protocol::Stateless).over(two).expect("a greeting");
     (client, serving)
 }
 

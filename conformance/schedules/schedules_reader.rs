@@ -17,7 +17,7 @@ use crate::model_sync::{now, thread};
 use crate::schedules::LONG;
 use crate::sync::{lock, wait};
 use crate::transport::framing::{FrameSource, Input};
-use crate::{Call, Client, ClientBuilder, Era, Error, ErrorKind, Limits, MemoryEnd, ToolOutput, memory};
+use crate::{Call, Client, ClientBuilder, Protocol, Error, ErrorKind, Limits, MemoryEnd, ToolOutput, memory};
 
 /// A wait of a caller that ends at any moment.
 const MOMENT: Duration = Duration::from_millis(1);
@@ -232,7 +232,7 @@ fn connect_to(
     let source = Box::new(Source { output: Arc::clone(&output), current: Vec::new() });
     let transport = StreamTransport::new(source, writer, Arc::new(Guard(output)));
     let mut dial = Dial(Some(Arc::new(transport)));
-    let client = builder.era(Era::Legacy).dial(Limits::default(), &mut dial).expect("a session");
+    let client = builder.protocol(Protocol::Session).dial(Limits::default(), &mut dial).expect("a session");
     called(&client, "echo", 0);
     (Arc::new(client), serving)
 }

@@ -20,7 +20,7 @@ use crate::transport::http_client::{Endpoint, HttpConnector};
 
 use super::Client;
 use super::abort::Abort;
-use super::connect::{Era, Plan};
+use super::connect::{Plan, Protocol};
 use super::handlers::{HandlerPool, Handlers, LogEntry};
 
 /// Builder of a [`Client`]. Register all handlers here: the client declares its capabilities in its
@@ -42,7 +42,7 @@ use super::handlers::{HandlerPool, Handlers, LogEntry};
 pub struct ClientBuilder {
     identity: Identity,
     pub(super) handlers: Handlers,
-    era: Option<Era>,
+    protocol: Option<Protocol>,
     abort: Abort,
     #[cfg(feature = "schema")]
     pub(super) checks: bool,
@@ -56,7 +56,7 @@ impl ClientBuilder {
         ClientBuilder {
             identity: Identity { name: name.into(), version: version.into(), ..Identity::default() },
             handlers: Handlers::default(),
-            era: None,
+            protocol: None,
             abort: Abort::new(),
             #[cfg(feature = "schema")]
             checks: true,
@@ -76,10 +76,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the era. By default the client detects it with a probe, which costs one round trip, or
+    /// Sets the protocol. By default the client detects it with a probe, which costs one round trip, or
     /// [`Limits::probe_timeout`] with an older server that does not respond to it.
-    pub fn era(mut self, era: Era) -> ClientBuilder {
-        self.era = Some(era);
+    pub fn protocol(mut self, protocol: Protocol) -> ClientBuilder {
+        self.protocol = Some(protocol);
         self
     }
 
@@ -275,7 +275,7 @@ impl ClientBuilder {
         let plan = Plan {
             limits,
             identity: self.identity,
-            era: self.era,
+            protocol: self.protocol,
             abort: self.abort,
             #[cfg(feature = "schema")]
             checks: self.checks,

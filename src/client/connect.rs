@@ -1,4 +1,4 @@
-//! Era detection and the handshake.
+//! Protocol detection and the handshake.
 //!
 //! The first request is `server/discover` of the stateless protocol. Only a response that this
 //! protocol defines proves it. Every other error, an HTTP status of the 4xx kind or, on streams,
@@ -30,13 +30,13 @@ use super::handlers::{HandlerPool, Relay};
 use super::incoming::Incoming;
 use super::pending_call::{PendingCall, Reply};
 
-/// Era of the protocol.
+/// Group of protocol revisions: with sessions, or stateless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Era {
-    /// Sessions, opened by a handshake: revisions 2024-11-05 to 2025-11-25.
-    Legacy,
-    /// Requests that stand alone: revision 2026-07-28.
-    Modern,
+pub enum Protocol {
+    /// The handshake `initialize` opens a session: revisions 2024-11-05 to 2025-11-25.
+    Session,
+    /// Each request carries its revision and capabilities: revision 2026-07-28.
+    Stateless,
 }
 
 /// Settings of a connection.
@@ -44,7 +44,7 @@ pub(super) struct Plan {
     pub limits: Limits,
     pub identity: Identity,
     /// `None`: to be detected.
-    pub era: Option<Era>,
+    pub protocol: Option<Protocol>,
     pub abort: Abort,
     pub handlers: Arc<HandlerPool>,
     /// Validate structured results against the output schemas of their tools.
@@ -63,7 +63,7 @@ impl Plan {
         match self.greet(&core, deadline) {
             Ok(()) => Ok(core),
             // An older server may exit on the modern probe (requirement NEG-11).
-            Err(unmet) if unmet.ended && self.era.is_none() && dial.again() && core.transport.heard() => {
+            Err(unmet) if unmet.ended && self.protocol.is_none() && dial.again() && core.transport.heard() => {
                 core.close_transport();
                 let core = self.open(dial)?;
                 let session = self.session(&core, NEWEST_SESSION, deadline, None);
@@ -95,8 +95,8 @@ impl Plan {
     }
 
     fn greet(&self, core: &Arc<Core>, deadline: Instant) -> Result<(), Unmet> {
-        match self.era {
-            Some(Era::Legacy) => self.session(core, NEWEST_SESSION, deadline, None)?,
+        match self.protocol {
+            Some(Protocol::Session) => self.session(core, NEWEST_SESSION, deadline, None)?,
             _ => self.probe(core, deadline)?,
         }
         Ok(self.agreed(core)?)
@@ -105,7 +105,7 @@ impl Plan {
     fn probe(&self, core: &Arc<Core>, deadline: Instant) -> Result<(), Unmet> {
         let request = request(&RequestKind::Describe)?;
         // If the era was chosen there is nothing else to try: wait for a slow start.
-        let silence_is_legacy = core.transport.traits().silence_is_legacy && self.era.is_none();
+        let silence_is_legacy = core.transport.traits().silence_is_legacy && self.protocol.is_none();
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = match silence_is_legacy {
             // The older handshake needs time as well.
@@ -152,7 +152,7 @@ impl Plan {
         deadline: Instant,
         probe: Option<&PendingCall>,
     ) -> Result<(), Error> {
-        if self.era == Some(Era::Modern) {
+        if self.protocol == Some(Protocol::Stateless) {
             return Err(Error::new(
                 ErrorKind::PeerIncompatible,
                 "the server supports only session revisions, and this client is set to the modern era",

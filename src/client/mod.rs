@@ -1,7 +1,7 @@
 //! Clients: connect to a server, call its tools, handle its requests.
 //!
 //! [`Client::builder`] sets identity and handlers; [`ClientBuilder::spawn`] and
-//! [`ClientBuilder::over`] connect. The client detects the era; the calls are the same in both. A
+//! [`ClientBuilder::over`] connect. The client detects the protocol; the calls are the same in both. A
 //! [`Client`] is a handle: clones share the connection, from any thread.
 //!
 //! # A call
@@ -62,7 +62,7 @@ use crate::model::ServerCapabilities;
 
 pub use abort::Abort;
 pub use builder::ClientBuilder;
-pub use connect::Era;
+pub use connect::Protocol;
 pub use connection::ClientStats;
 pub use handlers::LogEntry;
 pub use methods::{CompletionTarget, Page};
@@ -144,8 +144,8 @@ pub struct ServerInfo {
     pub capabilities: Json,
     /// Negotiated revision, a date.
     pub revision: &'static str,
-    /// The era of that revision.
-    pub era: Era,
+    /// Session protocol or stateless protocol; follows from the revision.
+    pub protocol: Protocol,
 }
 
 impl Client {
@@ -176,14 +176,14 @@ impl Client {
             offer: greeting.offer,
             capabilities: greeting.capabilities.clone(),
             revision: codec::revision_name(greeting.revision),
-            era: self.era(),
+            protocol: self.protocol(),
         }
     }
 
-    /// Returns the detected era. Pass it to [`ClientBuilder::era`] to connect to the same server
+    /// Returns the detected protocol. Pass it to [`ClientBuilder::protocol`] to connect to the same server
     /// again without detection.
-    pub fn era(&self) -> Era {
-        if self.core().era().sessions() { Era::Legacy } else { Era::Modern }
+    pub fn protocol(&self) -> Protocol {
+        if self.core().era().sessions() { Protocol::Session } else { Protocol::Stateless }
     }
 
     /// Returns the number of calls in flight.

@@ -10,7 +10,7 @@
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use crate::client::{Abort, Client, Era, ServerInfo};
+use crate::client::{Abort, Client, Protocol, ServerInfo};
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::guard;
@@ -84,8 +84,8 @@ struct State {
     tries: u32,
     /// The server has run, so a failure may be temporary.
     ran: bool,
-    /// Era of the last connection; a new connection needs no probe.
-    era: Option<Era>,
+    /// Protocol of the last connection; a new connection needs no probe.
+    protocol: Option<Protocol>,
     subscriptions: Vec<String>,
     /// The server's last list was late.
     slow: bool,
@@ -115,7 +115,7 @@ impl Member {
             round: 0,
             tries: 0,
             ran: false,
-            era: None,
+            protocol: None,
             subscriptions: Vec::new(),
             slow: false,
             abort: Abort::new(),
@@ -158,14 +158,14 @@ impl Member {
             return;
         }
         self.handlers.wait_for_client();
-        let (era, abort) = {
+        let (protocol, abort) = {
             let mut state = lock(&self.state);
             if state.round != round || matches!(state.phase, Phase::Removed) {
                 return;
             }
             state.set(Phase::Connecting);
             state.abort = Abort::new();
-            (state.era, state.abort.clone())
+            (state.protocol, state.abort.clone())
         };
         let member = Arc::downgrade(self);
         let mut client = self.handlers.client(&self.key).abort(&abort).on_end(move |why| {
@@ -173,8 +173,8 @@ impl Member {
                 member.lost(round, why);
             }
         });
-        if let Some(era) = era {
-            client = client.era(era);
+        if let Some(protocol) = protocol {
+            client = client.protocol(protocol);
         }
         let result = guard(|| self.upstream.connect(client)).unwrap_or_else(|_| {
             let why = "the closure that connects panicked";
@@ -211,13 +211,13 @@ impl Member {
             }
             let connected = match result {
                 Ok(client) => {
-                    (state.ran, state.era, state.slow) = (true, Some(client.era()), false);
+                    (state.ran, state.protocol, state.slow) = (true, Some(client.protocol()), false);
                     state.set(Phase::Running(client.clone()));
                     Some((client, state.subscriptions.clone()))
                 }
                 Err(error) => {
-                    // The server may speak another era after an update: probe again.
-                    state.era = None;
+                    // The server may use another protocol after an update: probe again.
+                    state.protocol = None;
                     again = if state.ran { state.next_try(self.restarts) } else { None };
                     state.set(Phase::Down { error, again: again.is_some() });
                     None

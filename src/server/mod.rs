@@ -88,21 +88,22 @@ pub struct Server {
 type InlineSend = dyn FnMut(&mut Context<'_>, crate::json::Value<'_>) -> Result<Outcome, ToolError> + Send;
 
 impl Server {
-    /// A server of this name and version that speaks both eras.
+    /// A server of this name and version that supports the session protocol and the stateless protocol.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Server {
         Server::with_eras(name, version, Eras::ALL)
     }
 
     // legacy {
-    /// A server for clients that open with `initialize` only (2024-11-05 to 2025-11-25); the
-    /// other era is not linked.
-    pub fn legacy_only(name: impl Into<String>, version: impl Into<String>) -> Server {
+    /// A server for the session protocol only (2024-11-05 to 2025-11-25). The code of the
+    /// stateless protocol is not linked.
+    pub fn session_only(name: impl Into<String>, version: impl Into<String>) -> Server {
         Server::with_eras(name, version, Eras::LEGACY)
     }
     // legacy }
 
-    /// A server for stateless clients only (2026-07-28 on); the other era is not linked.
-    pub fn modern_only(name: impl Into<String>, version: impl Into<String>) -> Server {
+    /// A server for the stateless protocol only (2026-07-28). The code of the session protocol
+    /// is not linked.
+    pub fn stateless_only(name: impl Into<String>, version: impl Into<String>) -> Server {
         Server::with_eras(name, version, Eras::MODERN)
     }
 

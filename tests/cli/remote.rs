@@ -55,11 +55,11 @@ fn a_list_goes_through_all_pages() {
 
 #[test]
 fn both_eras_answer() {
-    for era in ["legacy", "modern"] {
-        let answer = asked(&["call", "add", r#"{"a":1.5,"b":2}"#, "--era", era], "echo_server");
+    for era in ["session", "stateless"] {
+        let answer = asked(&["call", "add", r#"{"a":1.5,"b":2}"#, "--protocol", era], "echo_server");
         assert_eq!(answer["content"][0]["text"], "3.5", "{era}");
         // Only one of them says what kind of result it is.
-        assert_eq!(answer.as_object().unwrap().len() > 1, era == "modern", "{answer}");
+        assert_eq!(answer.as_object().unwrap().len() > 1, era == "stateless", "{answer}");
     }
 }
 
@@ -109,7 +109,7 @@ fn what_cannot_be_used_or_reached_is_2() {
         (&["list", "--url", "nonsense"], "nonsense"),
         (&["list", "--url", "http://127.0.0.1:1/mcp", "--header", "x"], "NAME:VALUE"),
         (&["list", "--header", "a: b", "--", "/bin/false"], "--header"),
-        (&["list", "--era", "stone", "--", "/bin/false"], "stone"),
+        (&["list", "--protocol", "stone", "--", "/bin/false"], "stone"),
         (&["list", "--timeout", "0", "--", "/bin/false"], "0"),
         (&["list", "--count", "1", "--", "/bin/false"], "--count"),
     ] {
@@ -178,7 +178,7 @@ fn a_list_that_the_server_does_not_have_is_empty_or_named() {
     let script = server("{}")
         .replace("*'\"notifications/'*)", &format!("*resources/*) {missing};;\n*'\"notifications/'*)"))
         .replace(r#"{"tools":{}}"#, r#"{"resources":{}}"#);
-    let (code, out, err) = run(&["list", "--era", "legacy", "--", "/bin/sh", "-c", &script], "");
+    let (code, out, err) = run(&["list", "--protocol", "session", "--", "/bin/sh", "-c", &script], "");
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     assert_eq!(out.trim(), r#"{"resources":[],"resourceTemplates":[]}"#);
     for (words, named) in [
@@ -186,7 +186,7 @@ fn a_list_that_the_server_does_not_have_is_empty_or_named() {
         (&["get", "p"], "no prompts"),
         (&["call", "t"], "no tools"),
     ] {
-        let args = [words, &["--era", "legacy", "--", "/bin/sh", "-c", &script]].concat();
+        let args = [words, &["--protocol", "session", "--", "/bin/sh", "-c", &script]].concat();
         let (code, out, err) = run(&args, "");
         assert_eq!((code, out.as_str()), (1, ""), "{err}");
         assert!(err.starts_with("tinymcp: /bin/sh: the server has ") && err.contains(named), "{err}");
@@ -205,7 +205,7 @@ fn one_timeout_covers_both_handshakes() {
 
 #[test]
 fn a_server_that_says_nothing_is_given_up() {
-    let (code, _, err) = run(&["list", "--era", "legacy", "--timeout", "0.2", "--", "/bin/cat"], "");
+    let (code, _, err) = run(&["list", "--protocol", "session", "--timeout", "0.2", "--", "/bin/cat"], "");
     assert_eq!(code, 2, "{err}");
 }
 
@@ -249,7 +249,7 @@ fn an_interruption_ends_the_server_too() {
 
     for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
         let mut asking = Command::new(env!("CARGO_BIN_EXE_tinymcp"))
-            .args(["call", "echo", "--timeout", "600", "--era", "modern"])
+            .args(["call", "echo", "--timeout", "600", "--protocol", "stateless"])
             .args(DEAF)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
@@ -350,7 +350,7 @@ fn teller(last: &str) -> String {
 fn what_is_told_is_printed_until_enough_came() {
     let script = teller(":");
     let (code, out, err) =
-        run(&["watch", "--count", "2", "--era", "legacy", "--", "/bin/sh", "-c", &script], "");
+        run(&["watch", "--count", "2", "--protocol", "session", "--", "/bin/sh", "-c", &script], "");
     let told: Vec<Value> = out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!((code, err.as_str()), (0, "tinymcp: watching /bin/sh\n"));
     assert_eq!(
@@ -360,14 +360,14 @@ fn what_is_told_is_printed_until_enough_came() {
             json!({"event": "log", "level": "warning", "logger": "sh", "data": "hot"})
         ]
     );
-    let args = ["watch", "--text", "--count", "2", "--era", "legacy", "--", "/bin/sh", "-c", &script];
+    let args = ["watch", "--text", "--count", "2", "--protocol", "session", "--", "/bin/sh", "-c", &script];
     assert_eq!(run(&args, "").1, "tools changed\nwarning sh: hot\n");
 }
 
 #[test]
 fn the_end_of_the_server_ends_watching() {
     let script = teller("exit 3");
-    let (code, out, err) = run(&["watch", "--era", "legacy", "--", "/bin/sh", "-c", &script], "");
+    let (code, out, err) = run(&["watch", "--protocol", "session", "--", "/bin/sh", "-c", &script], "");
     assert_eq!((code, out.lines().count()), (2, 2), "{out}{err}");
     assert!(err.starts_with("tinymcp: watching /bin/sh\ntinymcp: /bin/sh: "), "{err}");
 }
@@ -408,9 +408,9 @@ mod over_http {
     fn updates_at_a_url_are_watched_in_both_eras() {
         let board = Board::start();
         let url = board.1.as_str();
-        for (n, era) in ["legacy", "modern"].into_iter().enumerate() {
+        for (n, era) in ["session", "stateless"].into_iter().enumerate() {
             let mut watch = Command::new(env!("CARGO_BIN_EXE_tinymcp"))
-                .args(["watch", "gpio://pin/5", "--url", url, "--era", era, "--count", "1"])
+                .args(["watch", "gpio://pin/5", "--url", url, "--protocol", era, "--count", "1"])
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()

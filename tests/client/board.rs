@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use tinymcp::{Body, Change, CompletionTarget, Era, ErrorKind, FormResponse, Level, json};
+use tinymcp::{Body, Change, CompletionTarget, ErrorKind, FormResponse, Level, Protocol, json};
 
 use super::played::{SOON, plain};
 
@@ -13,11 +13,11 @@ fn a_board_is_read_switched_watched_and_asked() {
     let tests = std::env::current_exe().unwrap();
     let program = tests.parent().unwrap().with_file_name("examples").join("board_server");
     assert!(program.exists(), "run `cargo build --examples` first");
-    for era in [Era::Modern, Era::Legacy] {
+    for era in [Protocol::Stateless, Protocol::Session] {
         let (change, changes) = mpsc::channel();
         let (log, logged) = mpsc::channel();
         let client = plain()
-            .era(era)
+            .protocol(era)
             .on_change(move |c| change.send(c.clone()).unwrap())
             .on_log(Level::Info, move |entry| log.send(entry.data.as_str().to_owned()).unwrap())
             .on_form(|form| {
@@ -27,7 +27,7 @@ fn a_board_is_read_switched_watched_and_asked() {
             .spawn(Command::new(&program))
             .unwrap();
         let info = client.server();
-        assert_eq!((info.name.as_str(), info.era), ("board", era));
+        assert_eq!((info.name.as_str(), info.protocol), ("board", era));
         assert_eq!(info.title.as_deref(), Some("Linux board"));
         assert!(info.instructions.unwrap().contains("board://status"));
         assert!(client.tools().unwrap().iter().any(|t| t.name == "blink"));
@@ -80,7 +80,7 @@ fn a_board_is_read_switched_watched_and_asked() {
         let offered = client.complete(CompletionTarget::Prompt("diagnose"), "component", "d", &[]).unwrap();
         assert_eq!(offered.values, ["disk"]);
         let missing = client.read_resource("board://nothing").unwrap_err();
-        assert_eq!(missing.code(), Some(if era == Era::Modern { -32602 } else { -32002 }));
+        assert_eq!(missing.code(), Some(if era == Protocol::Stateless { -32602 } else { -32002 }));
         assert_eq!((client.in_flight(), client.stats().noise), (0, 0));
     }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tinymcp::{Era, ErrorKind, Limits, Link, json as ours};
+use tinymcp::{ErrorKind, Limits, Link, Protocol, json as ours};
 
 use super::played::{Played, SOON, call, connected, holding, ok, plain};
 
 #[test]
 fn garbage_is_counted_and_never_answered() {
-    for era in [Era::Legacy, Era::Modern] {
+    for era in [Protocol::Session, Protocol::Stateless] {
         let (client, played) = connected(plain(), era);
         let garbage = [
             "Listening on port 80",
@@ -53,13 +53,13 @@ fn garbage_is_counted_and_never_answered() {
         assert_eq!(calling.join().unwrap().unwrap(), "ok");
         let noise = client.stats().noise;
         // An array is a batch in a session, and holds nothing that counts.
-        assert_eq!(noise, if era == Era::Legacy { 15 } else { 17 }, "{era:?}");
+        assert_eq!(noise, if era == Protocol::Session { 15 } else { 17 }, "{era:?}");
     }
 }
 
 #[test]
 fn requests_of_a_server_without_a_session_are_not_answered() {
-    let (client, played) = connected(plain().on_form(|_| panic!("never")), Era::Modern);
+    let (client, played) = connected(plain().on_form(|_| panic!("never")), Protocol::Stateless);
     for method in ["ping", "elicitation/create", "roots/list"] {
         played.say(json!({"jsonrpc": "2.0", "id": 1, "method": method}));
     }
@@ -73,7 +73,7 @@ fn requests_of_a_server_without_a_session_are_not_answered() {
 
 #[test]
 fn a_malformed_answer_ends_the_call_it_answers() {
-    let (client, played) = connected(plain(), Era::Modern);
+    let (client, played) = connected(plain(), Protocol::Stateless);
     for answer in [
         json!({"result": []}),
         json!({"result": {}, "error": {"code": 1, "message": "m"}}),
@@ -95,7 +95,7 @@ fn a_malformed_answer_ends_the_call_it_answers() {
 
 #[test]
 fn answers_in_any_order_and_twice_reach_the_right_calls() {
-    let (client, played) = connected(plain(), Era::Legacy);
+    let (client, played) = connected(plain(), Protocol::Session);
     let calls: Vec<_> = (0..50).map(|n| client.request_tool("t", ours!({"n": n})).start().unwrap()).collect();
     let mut heard: Vec<Value> = (0..50).map(|_| played.hear()).collect();
     heard.reverse();
@@ -119,7 +119,7 @@ fn answers_in_any_order_and_twice_reach_the_right_calls() {
 
 #[test]
 fn a_batch_is_read_where_a_revision_has_batches() {
-    let (client, played) = connected(plain(), Era::Legacy);
+    let (client, played) = connected(plain(), Protocol::Session);
     let calls: Vec<_> = (0..2).map(|_| client.request_tool("t", ours!({})).start().unwrap()).collect();
     let ids: Vec<Value> = (0..2).map(|_| played.asked("tools/call")).collect();
     let answers = ids.iter().map(|id| json!({"jsonrpc": "2.0", "id": id, "result": ok()}));
@@ -131,7 +131,7 @@ fn a_batch_is_read_where_a_revision_has_batches() {
 
 #[test]
 fn a_silent_server_costs_each_call_its_time_and_no_more() {
-    let (client, played) = connected(plain(), Era::Legacy);
+    let (client, played) = connected(plain(), Protocol::Session);
     let calls: Vec<_> = (0..20)
         .map(|_| {
             let client = client.clone();
@@ -156,7 +156,7 @@ fn a_silent_server_costs_each_call_its_time_and_no_more() {
 fn more_calls_than_allowed_are_refused_as_busy() {
     let mut limits = Limits::default();
     limits.calls = 3;
-    let (client, _played) = connected(plain().limits(limits), Era::Legacy);
+    let (client, _played) = connected(plain().limits(limits), Protocol::Session);
     let calls: Vec<_> = (0..3).map(|_| client.request_tool("t", ours!({})).start().unwrap()).collect();
     let error = client.call_tool("t", ours!({})).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
@@ -174,7 +174,7 @@ fn more_questions_than_allowed_are_refused_and_pings_are_answered_all_the_same()
         hold(());
         Ok(tinymcp::FormResponse::decline())
     });
-    let (_client, played) = connected(builder, Era::Legacy);
+    let (_client, played) = connected(builder, Protocol::Session);
     let ask = |id: u64| {
         played.say(json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create",
             "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}}));
@@ -202,7 +202,7 @@ fn a_flood_of_news_is_dropped_where_nobody_keeps_up() {
     let builder = plain()
         .limits(limits)
         .on_log(tinymcp::Level::Debug, move |entry| hold(entry.data.as_str().to_owned()));
-    let (client, played) = connected(builder, Era::Modern);
+    let (client, played) = connected(builder, Protocol::Stateless);
     let log = |n: u64| {
         played.say(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": n}}));
     };
@@ -240,7 +240,7 @@ fn a_line_beyond_the_limit_is_skipped() {
         writeln!(out, "{answer}").unwrap();
         lines.count()
     });
-    let client = plain().limits(limits).era(Era::Legacy).over(link).unwrap();
+    let client = plain().limits(limits).protocol(Protocol::Session).over(link).unwrap();
     assert_eq!(client.call_tool("t", ours!({})).unwrap().texts(), "ok");
     assert_eq!(client.stats().noise, 1);
     drop(client);
@@ -262,7 +262,7 @@ fn a_stream_that_nobody_reads_holds_nobody_past_the_deadline() {
         writeln!(answers, "{opened}").unwrap();
         theirs
     });
-    let client = plain().era(Era::Legacy).over(link).unwrap();
+    let client = plain().protocol(Protocol::Session).over(link).unwrap();
     let unread = serving.join().unwrap();
     let large = "x".repeat(1 << 20);
     for _ in 0..4 {
@@ -277,7 +277,7 @@ fn a_stream_that_nobody_reads_holds_nobody_past_the_deadline() {
 
 #[test]
 fn nobody_waits_for_a_played_server_that_is_gone() {
-    let (client, played) = connected(plain(), Era::Legacy);
+    let (client, played) = connected(plain(), Protocol::Session);
     let calls: Vec<_> = (0..5).map(|_| call(&client, "t")).collect();
     for _ in 0..5 {
         played.asked("tools/call");

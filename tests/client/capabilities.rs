@@ -1,29 +1,29 @@
 //! Requests for what a server did not declare: never sent, refused with an error that names the capability.
 
 use serde_json::{Value, json};
-use tinymcp::{Client, CompletionTarget, Era, Error, ErrorKind, json as ours};
+use tinymcp::{Client, CompletionTarget, Error, ErrorKind, Protocol, json as ours};
 
 use super::played::{Played, call, connected, ok, plain};
 
 /// A client of a server with these capabilities.
-fn declaring(era: Era, capabilities: Value) -> (Client, Played) {
+fn declaring(era: Protocol, capabilities: Value) -> (Client, Played) {
     let (link, played) = Played::new();
     let greeting = std::thread::spawn(move || {
         let message = played.hear();
         let mut result = match era {
-            Era::Legacy => {
+            Protocol::Session => {
                 json!({"protocolVersion": "2025-11-25", "serverInfo": {"name": "p", "version": "1"}})
             }
-            Era::Modern => json!({"resultType": "complete", "supportedVersions": ["2026-07-28"]}),
+            Protocol::Stateless => json!({"resultType": "complete", "supportedVersions": ["2026-07-28"]}),
         };
         result["capabilities"] = capabilities;
         played.answer(&message["id"], result);
-        if era == Era::Legacy {
+        if era == Protocol::Session {
             assert_eq!(played.hear()["method"], "notifications/initialized");
         }
         played
     });
-    let client = plain().era(era).over(link).unwrap();
+    let client = plain().protocol(era).over(link).unwrap();
     (client, greeting.join().unwrap())
 }
 
@@ -46,7 +46,7 @@ fn what_a_server_did_not_declare_is_not_asked_for() {
         ("resources.subscribe", |c| c.request("resources/subscribe", ours!({"uri": "a:b"})).map(drop)),
         ("completions", |c| c.request("completion/complete", ours!({})).map(drop)),
     ];
-    for era in [Era::Legacy, Era::Modern] {
+    for era in [Protocol::Session, Protocol::Stateless] {
         let (client, played) = declaring(era, json!({}));
         for (capability, ask) in table {
             let error = ask(&client).unwrap_err();
@@ -66,7 +66,7 @@ fn what_a_server_did_not_declare_is_not_asked_for() {
 
 #[test]
 fn a_declared_list_that_the_server_does_not_have_is_empty() {
-    for era in [Era::Legacy, Era::Modern] {
+    for era in [Protocol::Session, Protocol::Stateless] {
         let (client, played) = declaring(era, json!({"resources": {}, "tools": {}}));
         let listing = {
             let client = client.clone();
@@ -98,7 +98,7 @@ fn a_server_that_did_not_describe_itself_may_be_asked_anything() {
 
 #[test]
 fn what_the_server_asks_for_is_named_in_the_refusal() {
-    let (_client, played) = connected(plain(), Era::Legacy);
+    let (_client, played) = connected(plain(), Protocol::Session);
     for (method, params, named) in [
         ("roots/list", json!({}), "roots/list"),
         ("sampling/createMessage", json!({"messages": [], "maxTokens": 1}), "sampling/createMessage"),
@@ -109,7 +109,7 @@ fn what_the_server_asks_for_is_named_in_the_refusal() {
         assert_eq!(heard["error"]["code"], -32601, "{heard}");
         assert_eq!(heard["error"]["message"], format!("Method not found: {named}"));
     }
-    let (client, played) = connected(plain().on_form(|_| Err("no".into())), Era::Modern);
+    let (client, played) = connected(plain().on_form(|_| Err("no".into())), Protocol::Stateless);
     let calling = call(&client, "t");
     let id = played.asked("tools/call");
     let url = json!({"method": "elicitation/create", "params": {"mode": "url", "message": "m", "url": "https://a.b/", "elicitationId": "e"}});
@@ -141,7 +141,7 @@ fn updates_of_foreign_subscriptions_are_not_delivered() {
         }
         panic!("the resource is never subscribed to");
     });
-    let client = builder.era(Era::Modern).over(link).unwrap();
+    let client = builder.protocol(Protocol::Stateless).over(link).unwrap();
     client.subscribe("test://a").unwrap();
     let (played, id) = serving.join().unwrap();
     let update = |meta: Value, uri: &str| {

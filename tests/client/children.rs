@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use tinymcp::{Client, ClientBuilder, Era, ErrorKind, Limits, Stderr, json};
+use tinymcp::{Client, ClientBuilder, ErrorKind, Limits, Protocol, Stderr, json};
 
 use super::played::{SOON, plain};
 
@@ -27,7 +27,7 @@ read -r ready
 }
 
 pub(crate) fn legacy() -> ClientBuilder {
-    plain().era(Era::Legacy)
+    plain().protocol(Protocol::Session)
 }
 
 /// Times that a test can wait for.
@@ -116,7 +116,7 @@ printf '%s\n' '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2024-1
 cat >/dev/null"#,
         ))
         .unwrap();
-    assert_eq!((client.era(), client.server().revision), (Era::Legacy, "2024-11-05"));
+    assert_eq!((client.protocol(), client.server().revision), (Protocol::Session, "2024-11-05"));
 }
 
 #[test]

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tinymcp::{Client, Era, Error, ErrorKind, Limits};
+use tinymcp::{Client, Error, ErrorKind, Limits, Protocol};
 
 use super::played::{Played, SOON, plain, quick};
 
 /// Connects to a server that behaves so, and is waited for as long as it takes.
-fn meet(era: Option<Era>, server: impl FnOnce(&Played) + Send + 'static) -> Result<Client, Error> {
+fn meet(era: Option<Protocol>, server: impl FnOnce(&Played) + Send + 'static) -> Result<Client, Error> {
     let mut limits = quick();
     limits.probe_timeout = SOON;
     meet_with(limits, era, server)
@@ -22,7 +22,7 @@ fn meet_silent(server: impl FnOnce(&Played) + Send + 'static) -> Result<Client, 
 
 fn meet_with(
     limits: Limits,
-    era: Option<Era>,
+    era: Option<Protocol>,
     server: impl FnOnce(&Played) + Send + 'static,
 ) -> Result<Client, Error> {
     let (link, played) = Played::new();
@@ -30,7 +30,7 @@ fn meet_with(
     let serving = std::thread::spawn(move || server(&played));
     let mut builder = plain().limits(limits);
     if let Some(era) = era {
-        builder = builder.era(era);
+        builder = builder.protocol(era);
     }
     let client = builder.over(link);
     serving.join().unwrap();
@@ -78,7 +78,10 @@ fn a_description_means_modern() {
     })
     .unwrap();
     let info = client.server();
-    assert_eq!((client.era(), info.name.as_str(), info.version.as_str()), (Era::Modern, "m", "3"));
+    assert_eq!(
+        (client.protocol(), info.name.as_str(), info.version.as_str()),
+        (Protocol::Stateless, "m", "3")
+    );
     assert_eq!(info.instructions.as_deref(), Some("be kind"));
     assert!(info.offer.tools && !info.offer.prompts);
 }
@@ -90,7 +93,7 @@ fn a_description_from_before_the_final_revision_names_the_server_in_its_body() {
         server.answer(&id, json!({"supportedVersions": ["2026-07-28", "2025-11-25"], "capabilities": {}, "serverInfo": {"name": "b", "version": "1"}}));
     })
     .unwrap();
-    assert_eq!((client.era(), client.server().name.as_str()), (Era::Modern, "b"));
+    assert_eq!((client.protocol(), client.server().name.as_str()), (Protocol::Stateless, "b"));
 }
 
 #[test]
@@ -106,7 +109,7 @@ fn errors_of_the_modern_era_mean_modern() {
                 json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no", "data": data}}),
             );
         });
-        assert_eq!(client.unwrap().era(), Era::Modern, "{code}");
+        assert_eq!(client.unwrap().protocol(), Protocol::Stateless, "{code}");
     }
 }
 
@@ -120,7 +123,7 @@ fn any_other_error_means_a_session() {
             let id = opened(server, "2025-11-25");
             session(server, &id, "2025-11-25");
         });
-        assert_eq!(client.unwrap().era(), Era::Legacy, "{code}");
+        assert_eq!(client.unwrap().protocol(), Protocol::Session, "{code}");
     }
 }
 
@@ -172,7 +175,7 @@ fn a_slow_modern_server_is_found_out_although_it_was_taken_for_an_old_one() {
         server.answer(&probe, json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}));
         server.refuse(&id, -32602, "speaks 2026-07-28 only");
     });
-    assert_eq!(client.unwrap().era(), Era::Modern);
+    assert_eq!(client.unwrap().protocol(), Protocol::Stateless);
 }
 
 #[test]
@@ -203,7 +206,7 @@ fn a_server_that_speaks_nothing_known_is_an_error_that_names_what_it_speaks() {
 #[test]
 fn a_session_in_an_unknown_revision_is_refused() {
     for version in ["2026-07-28", "2024-01-01", ""] {
-        let error = meet(Some(Era::Legacy), move |server| {
+        let error = meet(Some(Protocol::Session), move |server| {
             let id = opened(server, "2025-11-25");
             server.answer(&id, json!({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}));
         })
@@ -214,13 +217,13 @@ fn a_session_in_an_unknown_revision_is_refused() {
 
 #[test]
 fn a_client_of_one_era_says_so_instead_of_falling_back() {
-    let error = meet(Some(Era::Modern), |server| {
+    let error = meet(Some(Protocol::Stateless), |server| {
         let id = probed(server);
         server.refuse(&id, -32601, "Method not found");
     })
     .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PeerIncompatible);
-    let error = meet(Some(Era::Legacy), |server| {
+    let error = meet(Some(Protocol::Session), |server| {
         let id = opened(server, "2025-11-25");
         server.refuse(&id, -32602, "Missing _meta field (this server speaks 2026-07-28)");
     })
@@ -231,13 +234,13 @@ fn a_client_of_one_era_says_so_instead_of_falling_back() {
 
 #[test]
 fn a_chosen_era_is_waited_for_longer_than_one_that_is_guessed() {
-    let client = meet_with(quick(), Some(Era::Modern), |server| {
+    let client = meet_with(quick(), Some(Protocol::Stateless), |server| {
         let id = probed(server);
         // Much longer than silence lasts that means something.
         assert_eq!(server.end.receive(quick().probe_timeout * 5), None);
         server.answer(&id, json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}));
     });
-    assert_eq!(client.unwrap().era(), Era::Modern);
+    assert_eq!(client.unwrap().protocol(), Protocol::Stateless);
 }
 
 #[test]
@@ -251,7 +254,7 @@ fn a_server_that_ends_and_cannot_be_started_again_is_reported() {
 
 #[test]
 fn a_ping_before_the_session_is_open_is_answered() {
-    let client = meet(Some(Era::Legacy), |server| {
+    let client = meet(Some(Protocol::Session), |server| {
         let id = opened(server, "2025-11-25");
         server.say(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}));
         assert_eq!(server.hear(), json!({"jsonrpc": "2.0", "id": "p", "result": {}}));
@@ -265,7 +268,7 @@ fn the_opening_of_a_session_is_never_cancelled() {
     let (link, played) = Played::new();
     let mut limits = quick();
     limits.call_timeout = Duration::from_millis(30);
-    let error = plain().limits(limits).era(Era::Legacy).over(link).unwrap_err();
+    let error = plain().limits(limits).protocol(Protocol::Session).over(link).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     opened(&played, "2025-11-25");
     assert_eq!(played.end.receive(SOON), None, "the end, and no cancellation before it");

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, mpsc};
 
 use serde_json::json;
-use tinymcp::{Era, ErrorKind, FormResponse, Level, Limits, json as ours};
+use tinymcp::{ErrorKind, FormResponse, Level, Limits, Protocol, json as ours};
 
 use super::played::{SOON, connected, plain};
 
@@ -25,7 +25,7 @@ fn large_news_are_dropped_where_nobody_keeps_up() {
         enter.send(entry.data.as_str().len()).unwrap();
         let _ = left.lock().unwrap().recv();
     });
-    let (client, played) = connected(builder, Era::Modern);
+    let (client, played) = connected(builder, Protocol::Stateless);
     let log = |text: String| {
         let params = json!({"level": "info", "data": text});
         played.say(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}));
@@ -60,7 +60,7 @@ fn large_questions_are_refused_while_others_are_open() {
         let _ = left.lock().unwrap().recv();
         Ok(FormResponse::decline())
     });
-    let (_client, played) = connected(builder, Era::Legacy);
+    let (_client, played) = connected(builder, Protocol::Session);
     let ask = |id: u64, bytes: usize| {
         let schema = json!({"type": "object", "properties": {}});
         played.say(json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create",
@@ -89,7 +89,7 @@ fn large_questions_are_refused_while_others_are_open() {
 
 #[test]
 fn of_many_large_steps_the_newest_are_told() {
-    let (client, played) = connected(plain(), Era::Legacy);
+    let (client, played) = connected(plain(), Protocol::Session);
     let (tell, told) = mpsc::channel();
     let request = client.request_tool("t", ours!({}));
     let call = request.on_progress(move |step| tell.send(step.done as u64).unwrap()).start().unwrap();
@@ -113,7 +113,7 @@ fn of_many_large_steps_the_newest_are_told() {
 
 #[test]
 fn a_list_of_too_many_bytes_is_an_error() {
-    let (client, played) = connected(plain().limits(small()), Era::Legacy);
+    let (client, played) = connected(plain().limits(small()), Protocol::Session);
     let listing = std::thread::spawn({
         let client = client.clone();
         move || client.tools().unwrap_err()

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use tinymcp::{Client, Era, Limits, Server, Stderr, memory_links};
+use tinymcp::{Client, Limits, Protocol, Server, Stderr, memory_links};
 
 use super::children::{descriptors, legacy, numbered, session, threads};
 use super::played::{SOON, plain};
@@ -94,10 +94,10 @@ fn fates() {
     assert!(impatient().spawn(super::children::shell("exit 0")).is_err());
     assert!(impatient().spawn(Command::new("/no/such/program")).is_err());
     // A server that asks, in memory.
-    for era in [Era::Legacy, Era::Modern] {
+    for era in [Protocol::Session, Protocol::Stateless] {
         let (ours, theirs) = memory_links();
         let serving = std::thread::spawn(move || Server::new("s", "1").serve(theirs));
-        let client: Client = plain().era(era).on_change(|_| {}).over(ours).unwrap();
+        let client: Client = plain().protocol(era).on_change(|_| {}).over(ours).unwrap();
         client.ping().unwrap();
         drop(client);
         serving.join().unwrap().unwrap();

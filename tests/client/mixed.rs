@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Call, Client, Context, Era, Error, Form, FormResponse, Level, Limits, Link, Server, Tool, ToolError,
+    Call, Client, Context, Error, Form, FormResponse, Level, Limits, Link, Protocol, Server, Tool, ToolError,
     ToolOutput, json,
 };
 
@@ -143,14 +143,14 @@ fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
 
 #[test]
 fn sixteen_threads_do_everything_in_both_eras() {
-    for era in [Era::Modern, Era::Legacy] {
+    for era in [Protocol::Stateless, Protocol::Session] {
         let tally = Arc::new(Tally::default());
         let heard = Arc::clone(&tally);
         let mut server = Command::new(std::env::current_exe().unwrap());
         server.args(["--exact", "mixed::serves", "--nocapture", "--test-threads=1"]).env(SERVER, "1");
         let client = plain()
             .limits(Limits::default())
-            .era(era)
+            .protocol(era)
             .on_form(|_| Ok(FormResponse::decline()))
             .on_log(Level::Info, move |_| {
                 heard.told.fetch_add(1, Ordering::Relaxed);

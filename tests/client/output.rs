@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use serde_json::{Value, json};
-use tinymcp::{Change, Client, ClientBuilder, Era, Error, ErrorKind, ToolOutput, json as ours};
+use tinymcp::{Change, Client, ClientBuilder, Error, ErrorKind, Protocol, ToolOutput, json as ours};
 
 use super::played::{Played, SOON, connected, plain};
 
@@ -47,7 +47,7 @@ fn refused(outcome: Result<ToolOutput, Error>, part: &str) {
 }
 
 fn both(builder: impl Fn() -> ClientBuilder, test: impl Fn(&Client, &Played)) {
-    for era in [Era::Modern, Era::Legacy] {
+    for era in [Protocol::Stateless, Protocol::Session] {
         let (client, played) = connected(builder(), era);
         test(&client, &played);
     }
@@ -77,7 +77,7 @@ fn a_result_that_breaks_its_tools_promise_is_an_error() {
 fn the_newest_list_counts_and_a_change_of_the_tools_ends_it() {
     let (tell, told) = mpsc::channel();
     let builder = plain().on_change(move |change: &Change| tell.send(change.clone()).unwrap());
-    let (client, played) = connected(builder, Era::Legacy);
+    let (client, played) = connected(builder, Protocol::Session);
     list(&client, &played, json!([tool("t", number())]));
     refused(call(&client, &played, structured(json!({"n": "x"}))), "\"/n\"");
     list(&client, &played, json!([tool("t", json!({"type": "object"}))]));
@@ -107,7 +107,7 @@ fn what_cannot_be_checked_is_believed() {
     });
     let mut limits = tinymcp::Limits::default();
     limits.cache_bytes = 200;
-    let (client, played) = connected(plain().limits(limits), Era::Legacy);
+    let (client, played) = connected(plain().limits(limits), Protocol::Session);
     let mut long = number();
     long["description"] = json!("x".repeat(200));
     list(&client, &played, json!([tool("t", long)]));
@@ -119,7 +119,7 @@ fn a_check_costs_no_more_than_its_limits() {
     let mut limits = tinymcp::Limits::default();
     limits.schema.steps = 100;
     limits.schema.steps_per_byte = 0;
-    let (client, played) = connected(plain().limits(limits), Era::Modern);
+    let (client, played) = connected(plain().limits(limits), Protocol::Stateless);
     list(&client, &played, json!([tool("t", json!({"items": {"type": "integer"}}))]));
     assert!(call(&client, &played, structured(json!([1, 2, 3]))).is_ok());
     let many: Vec<u32> = (0..1000).collect();

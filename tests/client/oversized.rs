@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tinymcp::{Client, Era, ErrorKind, Limits, Link, json as ours};
+use tinymcp::{Client, ErrorKind, Limits, Link, Protocol, json as ours};
 
 use super::played::{SOON, call, connected, ok, plain};
 
@@ -42,7 +42,7 @@ fn streamed(answer: impl Fn(u64) -> String + Send + 'static) -> Client {
     });
     let limits = small();
     let link = Link::lines(ours.try_clone().unwrap(), ours, &limits);
-    plain().limits(limits).era(Era::Legacy).over(link).unwrap()
+    plain().limits(limits).protocol(Protocol::Session).over(link).unwrap()
 }
 
 fn too_long(client: &Client) {
@@ -85,7 +85,7 @@ fn response(id: &Value, value: &str, id_first: bool) -> String {
 #[test]
 fn of_several_calls_only_the_one_with_the_long_answer_ends() {
     for id_first in [true, false] {
-        let (client, played) = connected(plain().limits(small()), Era::Legacy);
+        let (client, played) = connected(plain().limits(small()), Protocol::Session);
         let (long, short) = (call(&client, "long"), call(&client, "short"));
         let heard = [played.hear(), played.hear()];
         let id_of = |name: &str| heard.iter().find(|m| m["params"]["name"] == name).unwrap()["id"].clone();
@@ -106,7 +106,7 @@ fn an_answer_with_too_many_values_ends_its_call() {
     let mut limits = Limits::default();
     limits.json_nodes = 1000;
     for id_first in [true, false] {
-        let (client, played) = connected(plain().limits(limits.clone()), Era::Legacy);
+        let (client, played) = connected(plain().limits(limits.clone()), Protocol::Session);
         let call = call(&client, "wide");
         let id = played.hear()["id"].clone();
         let wide = format!("[{}0]", "0,".repeat(2000));

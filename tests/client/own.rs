@@ -4,9 +4,9 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use tinymcp::{
-    Action, Change, Client, ClientBuilder, Completion, CompletionRequest, CompletionTarget, Era, ErrorKind,
-    Field, Form, FormResponse, Level, Prompt, PromptOutput, Resource, ResourceContents, Root, SampleResponse,
-    Sampling, Server, Template, Tool, ToolOutput, json, memory_links,
+    Action, Change, Client, ClientBuilder, Completion, CompletionRequest, CompletionTarget, ErrorKind, Field,
+    Form, FormResponse, Level, Prompt, PromptOutput, Protocol, Resource, ResourceContents, Root,
+    SampleResponse, Sampling, Server, Template, Tool, ToolOutput, json, memory_links,
 };
 
 use super::played::{SOON, plain};
@@ -83,9 +83,9 @@ fn server() -> Server {
 }
 
 fn both(builder: impl Fn() -> ClientBuilder, test: impl Fn(&Client)) {
-    for era in [Era::Modern, Era::Legacy] {
+    for era in [Protocol::Stateless, Protocol::Session] {
         let (client, serving) = connect(builder(), server(), Some(era));
-        assert_eq!(client.era(), era);
+        assert_eq!(client.protocol(), era);
         test(&client);
         drop(client);
         serving.join().unwrap().unwrap();
@@ -95,12 +95,12 @@ fn both(builder: impl Fn() -> ClientBuilder, test: impl Fn(&Client)) {
 fn connect(
     builder: ClientBuilder,
     server: Server,
-    era: Option<Era>,
+    era: Option<Protocol>,
 ) -> (Client, JoinHandle<Result<(), tinymcp::Error>>) {
     let (ours, theirs) = memory_links();
     let serving = std::thread::spawn(move || server.serve(theirs));
     let builder = match era {
-        Some(era) => builder.era(era),
+        Some(era) => builder.protocol(era),
         None => builder,
     };
     (builder.over(ours).unwrap(), serving)
@@ -111,14 +111,14 @@ fn a_server_of_both_eras_is_spoken_to_in_the_modern_one() {
     let (client, serving) = connect(plain(), server(), None);
     let info = client.server();
     assert_eq!((info.name.as_str(), info.version.as_str()), ("everything", "1.2.3"));
-    assert_eq!((info.revision, info.era), ("2026-07-28", Era::Modern));
+    assert_eq!((info.revision, info.protocol), ("2026-07-28", Protocol::Stateless));
     assert!(info.offer.tools_changed && info.offer.subscribe && info.offer.prompts && info.offer.logging);
     client.ping().unwrap();
     client.close();
     serving.join().unwrap().unwrap();
-    let (client, _) = connect(plain(), Server::legacy_only("old", "1"), None);
-    assert_eq!((client.server().revision, client.era()), ("2025-11-25", Era::Legacy));
-    let (client, _) = connect(plain(), Server::modern_only("new", "1"), None);
+    let (client, _) = connect(plain(), Server::session_only("old", "1"), None);
+    assert_eq!((client.server().revision, client.protocol()), ("2025-11-25", Protocol::Session));
+    let (client, _) = connect(plain(), Server::stateless_only("new", "1"), None);
     assert_eq!(client.server().revision, "2026-07-28");
 }
 
@@ -180,8 +180,8 @@ fn questions_of_every_kind_are_answered_in_both_eras() {
     });
     both(plain, |client| {
         match client.call_tool("asks", ()) {
-            Err(error) => assert_eq!((client.era(), error.code()), (Era::Modern, Some(-32021))),
-            Ok(output) => assert!(output.is_error && client.era() == Era::Legacy, "{output:?}"),
+            Err(error) => assert_eq!((client.protocol(), error.code()), (Protocol::Stateless, Some(-32021))),
+            Ok(output) => assert!(output.is_error && client.protocol() == Protocol::Session, "{output:?}"),
         }
         assert_eq!(client.set_roots([]).unwrap_err().kind(), ErrorKind::Misuse);
     });
@@ -189,7 +189,7 @@ fn questions_of_every_kind_are_answered_in_both_eras() {
 
 #[test]
 fn a_handler_that_refuses_panics_or_answers_wrongly_ends_the_call() {
-    for era in [Era::Modern, Era::Legacy] {
+    for era in [Protocol::Stateless, Protocol::Session] {
         for wrong in 0..3 {
             let builder = plain().on_form(move |_| match wrong {
                 0 => Err("not now".into()),
@@ -198,10 +198,10 @@ fn a_handler_that_refuses_panics_or_answers_wrongly_ends_the_call() {
             });
             let (client, _) = connect(builder, server(), Some(era));
             match (era, wrong, client.call_tool("asks", ())) {
-                (Era::Modern, 0 | 1, Err(error)) => assert_eq!(error.kind(), ErrorKind::Cancelled),
-                (Era::Modern, _, Err(error)) => assert_eq!(error.kind(), ErrorKind::Invalid),
+                (Protocol::Stateless, 0 | 1, Err(error)) => assert_eq!(error.kind(), ErrorKind::Cancelled),
+                (Protocol::Stateless, _, Err(error)) => assert_eq!(error.kind(), ErrorKind::Invalid),
                 // In a session the server is told, and makes of it what it likes.
-                (Era::Legacy, _, Ok(output)) => assert!(output.is_error, "{output:?}"),
+                (Protocol::Session, _, Ok(output)) => assert!(output.is_error, "{output:?}"),
                 (_, _, other) => panic!("{era:?} {wrong}: {other:?}"),
             }
             assert_eq!(client.call_tool("add", json!({"a": 1, "b": 1})).unwrap().texts(), "2");
@@ -211,7 +211,7 @@ fn a_handler_that_refuses_panics_or_answers_wrongly_ends_the_call() {
 
 #[test]
 fn progress_cancellation_and_log_entries_in_both_eras() {
-    for era in [Era::Modern, Era::Legacy] {
+    for era in [Protocol::Stateless, Protocol::Session] {
         let (tell, logged) = mpsc::channel();
         let builder = plain().on_log(Level::Info, move |entry| tell.send(entry.clone()).unwrap());
         let (client, _) = connect(builder, server(), Some(era));
@@ -245,7 +245,7 @@ fn progress_cancellation_and_log_entries_in_both_eras() {
 
 #[test]
 fn changes_reach_those_who_want_to_hear_of_them_in_both_eras() {
-    for era in [Era::Modern, Era::Legacy] {
+    for era in [Protocol::Stateless, Protocol::Session] {
         let server = server();
         let handle = server.handle();
         let (tell, told) = mpsc::channel();
@@ -296,7 +296,7 @@ fn a_long_list_is_followed_over_its_pages() {
 
 #[test]
 fn an_argument_is_completed_in_both_eras() {
-    for era in [Era::Modern, Era::Legacy] {
+    for era in [Protocol::Stateless, Protocol::Session] {
         let mut server = server();
         server
             .complete_prompt("greet", "name", |asked: &CompletionRequest<'_>| {

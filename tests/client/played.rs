@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tinymcp::{Client, ClientBuilder, Era, Error, Limits, Link, MemoryEnd, json as ours, memory};
+use tinymcp::{Client, ClientBuilder, Error, Limits, Link, MemoryEnd, Protocol, json as ours, memory};
 
 /// Long enough for a busy machine; a test that waits so long has failed.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -70,16 +70,16 @@ impl Played {
 }
 
 /// A connected client of this era, and the server's end.
-pub(crate) fn connected(builder: ClientBuilder, era: Era) -> (Client, Played) {
+pub(crate) fn connected(builder: ClientBuilder, era: Protocol) -> (Client, Played) {
     let (link, played) = Played::new();
     let greeting = std::thread::spawn(move || {
         match era {
-            Era::Legacy => played.greet_legacy(),
-            Era::Modern => played.greet_modern(),
+            Protocol::Session => played.greet_legacy(),
+            Protocol::Stateless => played.greet_modern(),
         }
         played
     });
-    let client = builder.era(era).over(link).expect("the server was greeted");
+    let client = builder.protocol(era).over(link).expect("the server was greeted");
     (client, greeting.join().unwrap())
 }
 

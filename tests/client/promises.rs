@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use serde_json::json;
-use tinymcp::{Call, Era, ToolOutput, json as ours};
+use tinymcp::{Call, Protocol, ToolOutput, json as ours};
 
 use super::played::{SOON, connected, plain};
 
@@ -13,7 +13,7 @@ fn text(text: &str) -> serde_json::Value {
 
 #[test]
 fn clients_with_equal_request_ids_keep_their_answers_apart() {
-    for era in [Era::Legacy, Era::Modern] {
+    for era in [Protocol::Session, Protocol::Stateless] {
         let clients = [connected(plain(), era), connected(plain(), era)];
         let calls: Vec<Call<ToolOutput>> =
             clients.iter().map(|(client, _)| client.request_tool("t", ours!({})).start().unwrap()).collect();
@@ -31,7 +31,7 @@ fn clients_with_equal_request_ids_keep_their_answers_apart() {
 
 #[test]
 fn a_progress_listener_may_use_its_own_client() {
-    for era in [Era::Legacy, Era::Modern] {
+    for era in [Protocol::Session, Protocol::Stateless] {
         let (client, server) = connected(plain(), era);
         let (started, second) = mpsc::channel();
         let inner = client.clone();

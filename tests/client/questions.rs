@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tinymcp::{
-    Action, Block, Content, Era, ErrorKind, FormResponse, Outcome, Root, SampleResponse, json as ours,
+    Action, Block, Content, ErrorKind, FormResponse, Outcome, Protocol, Root, SampleResponse, json as ours,
 };
 
 use super::played::{Played, call, connected, holding, in_time, meta, ok, plain};
@@ -18,7 +18,7 @@ fn what_a_client_can_answer_is_declared() {
             .on_sample_with_tools(|_| Ok(SampleResponse::new("m").text("t")))
             .roots([Root { uri: "file:///x".into(), name: None }])
     };
-    let (client, played) = connected(builder(), Era::Modern);
+    let (client, played) = connected(builder(), Protocol::Stateless);
     let calling = call(&client, "t");
     let message = played.hear();
     let all = json!({"roots": {}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}});
@@ -26,7 +26,7 @@ fn what_a_client_can_answer_is_declared() {
     played.answer(&message["id"], ok());
     calling.join().unwrap().unwrap();
     let (link, played) = Played::new();
-    let connecting = std::thread::spawn(move || builder().era(Era::Legacy).over(link));
+    let connecting = std::thread::spawn(move || builder().protocol(Protocol::Session).over(link));
     let message = played.hear();
     assert_eq!(
         message["params"]["capabilities"],
@@ -48,7 +48,7 @@ fn a_session_asks_and_is_answered() {
             9 => Ok(SampleResponse::new("m1").text("Teal").stop_reason("endTurn")),
             _ => Err("not today".into()),
         });
-    let (_client, played) = connected(builder, Era::Legacy);
+    let (_client, played) = connected(builder, Protocol::Session);
     let form = json!({"message": "Who?", "requestedSchema": {"type": "object", "required": ["name"],
         "properties": {"name": {"type": "string"}, "n": {"type": "integer", "default": 7}}}});
     let model = |tokens| json!({"messages": [{"role": "user", "content": {"type": "text", "text": "?"}}], "maxTokens": tokens});
@@ -106,12 +106,12 @@ fn an_answer_with_metadata_that_may_not_be_is_not_sent() {
     };
     let question =
         json!({"messages": [{"role": "user", "content": {"type": "text", "text": "?"}}], "maxTokens": 9});
-    let (_client, played) = connected(builder(), Era::Legacy);
+    let (_client, played) = connected(builder(), Protocol::Session);
     played.say(json!({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": question}));
     let error = json!({"code": -32603, "message": "The handler of the client returned an invalid result"});
     assert_eq!(played.hear(), json!({"jsonrpc": "2.0", "id": 1, "error": error}));
 
-    let (client, played) = connected(builder(), Era::Modern);
+    let (client, played) = connected(builder(), Protocol::Stateless);
     let calling = call(&client, "t");
     let questions = json!({"q": {"method": "sampling/createMessage", "params": question}});
     let id = played.asked("tools/call");
@@ -124,7 +124,7 @@ fn an_answer_with_metadata_that_may_not_be_is_not_sent() {
 
 #[test]
 fn nothing_is_answered_by_default() {
-    let (_client, played) = connected(plain(), Era::Legacy);
+    let (_client, played) = connected(plain(), Protocol::Session);
     for method in ["roots/list", "sampling/createMessage", "elicitation/create"] {
         played.say(json!({"jsonrpc": "2.0", "id": 5, "method": method, "params": {"message": "m", "maxTokens": 1, "messages": [],
             "requestedSchema": {"type": "object", "properties": {}}}}));
@@ -140,7 +140,7 @@ fn a_question_that_is_called_off_gets_no_answer() {
         hold(());
         Ok(FormResponse::decline())
     });
-    let (_client, played) = connected(builder, Era::Legacy);
+    let (_client, played) = connected(builder, Protocol::Session);
     let form = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
     played.say(json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form}));
     held.begun();
@@ -167,7 +167,7 @@ fn a_person_thinks(timeout: Duration) -> Option<()> {
         hold(());
         Ok(FormResponse::decline())
     });
-    let (client, played) = connected(builder, Era::Legacy);
+    let (client, played) = connected(builder, Protocol::Session);
     let started = Instant::now();
     let mut call = client.request_tool("t", ours!({})).timeout(timeout).start().unwrap();
     let id = played.asked("tools/call");
@@ -192,7 +192,7 @@ fn input_required_is_answered_and_the_call_repeated() {
     let builder = plain()
         .on_form(|_| Ok(FormResponse::accept(ours!({"zone": "a"}))))
         .roots([Root { uri: "file:///x".into(), name: None }]);
-    let (client, played) = connected(builder, Era::Modern);
+    let (client, played) = connected(builder, Protocol::Stateless);
     let calling = call(&client, "t");
     let first = played.hear();
     played.answer(
@@ -231,7 +231,7 @@ fn input_required_is_answered_and_the_call_repeated() {
 fn a_server_that_asks_back_for_ever_or_what_it_must_not_is_an_error() {
     let builder = || plain().roots([Root { uri: "file:///x".into(), name: None }]);
     let roots = json!({"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}});
-    let (client, played) = connected(builder(), Era::Modern);
+    let (client, played) = connected(builder(), Protocol::Stateless);
     let calling = call(&client, "t");
     for _ in 0..=10 {
         let id = played.asked("tools/call");
@@ -260,7 +260,7 @@ fn a_server_that_asks_back_for_ever_or_what_it_must_not_is_an_error() {
 
 #[test]
 fn questions_can_be_answered_by_hand() {
-    let (client, played) = connected(plain(), Era::Modern);
+    let (client, played) = connected(plain(), Protocol::Stateless);
     let call = client.request_tool("t", ours!({})).start().unwrap();
     let id = played.asked("tools/call");
     played.answer(&id, json!({"resultType": "input_required", "requestState": "s", "inputRequests": {"k": {"method": "roots/list"}}}));

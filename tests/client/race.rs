@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tinymcp::{Client, Era, Error, ErrorKind, Limits, Server, Tool, ToolOutput, json, memory_links};
+use tinymcp::{Client, Error, ErrorKind, Limits, Protocol, Server, Tool, ToolOutput, json, memory_links};
 
 use super::played::plain;
 
@@ -138,12 +138,12 @@ fn check(client: &Client) {
 
 #[test]
 fn sixteen_threads_in_memory_in_both_eras() {
-    for era in [Era::Modern, Era::Legacy] {
+    for era in [Protocol::Stateless, Protocol::Session] {
         let mut server = Server::new("echo", "1");
         server.tool(Tool::new("echo"), |_, echo: Echo| Ok(echo.text)).unwrap();
         let (ours, theirs) = memory_links();
         let serving = std::thread::spawn(move || server.serve(theirs));
-        let client = plain().era(era).over(ours).unwrap();
+        let client = plain().protocol(era).over(ours).unwrap();
         check(&client);
         drop(client);
         serving.join().unwrap().unwrap();
@@ -152,8 +152,8 @@ fn sixteen_threads_in_memory_in_both_eras() {
 
 #[test]
 fn sixteen_threads_with_a_child() {
-    for era in [Era::Modern, Era::Legacy] {
-        let client = plain().limits(Limits::default()).era(era).spawn(strict_server()).unwrap();
+    for era in [Protocol::Stateless, Protocol::Session] {
+        let client = plain().limits(Limits::default()).protocol(era).spawn(strict_server()).unwrap();
         check(&client);
     }
 }

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tinymcp::{Era, ErrorKind, FormResponse, Limits, Root, Stderr, json as ours};
+use tinymcp::{ErrorKind, FormResponse, Limits, Protocol, Root, Stderr, json as ours};
 
 use super::children::{legacy, session};
 use super::played::{Played, SOON, connected, holding, plain};
 
 #[test]
 fn progress_that_comes_faster_than_it_is_heard_ends_with_the_deadline() {
-    let (client, played) = connected(plain(), Era::Legacy);
+    let (client, played) = connected(plain(), Protocol::Session);
     let (tell, told) = mpsc::channel();
     let (give, given) = mpsc::channel();
     let endless = Arc::new(AtomicBool::new(false));
@@ -72,7 +72,7 @@ fn roots_are_no_time_to_think() {
     limits.handlers = 1;
     let root = Root { uri: "file:///x".into(), name: None };
     let builder = plain().limits(limits).roots([root]).on_noise(move |_| hold(()));
-    let (client, played) = connected(builder, Era::Legacy);
+    let (client, played) = connected(builder, Protocol::Session);
     assert!(played.end.send("noise"));
     held.begun();
     // Nobody is there to answer.
@@ -86,7 +86,7 @@ fn roots_are_no_time_to_think() {
 
 #[test]
 fn a_server_that_wants_to_be_called_again_is_so_within_the_deadline() {
-    let (client, played) = connected(plain(), Era::Modern);
+    let (client, played) = connected(plain(), Protocol::Stateless);
     let serving = std::thread::spawn(move || {
         while let Some(text) = played.end.receive(SOON) {
             let message: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -120,7 +120,7 @@ fn news_that_come_while_all_handlers_are_busy_are_told_afterwards() {
             Ok(FormResponse::decline())
         })
         .on_noise(move |noise| tell.lock().unwrap().send(noise.to_owned()).unwrap());
-    let (_client, played) = connected(builder, Era::Legacy);
+    let (_client, played) = connected(builder, Protocol::Session);
     let form = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
     let ask = |id| {
         played

@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tinymcp::{Client, Era, Error, ErrorKind, Outcome, TaskStatus, ToolOutput, json as ours};
+use tinymcp::{Client, Error, ErrorKind, Outcome, Protocol, TaskStatus, ToolOutput, json as ours};
 
 use super::played::{Played, connected, plain};
 
@@ -22,7 +22,7 @@ fn session(capabilities: Value) -> (Client, Played) {
         played.hear();
         played
     });
-    let client = plain().era(Era::Legacy).over(link).unwrap();
+    let client = plain().protocol(Protocol::Session).over(link).unwrap();
     (client, greeting.join().unwrap())
 }
 
@@ -89,7 +89,7 @@ fn a_server_may_answer_at_once_all_the_same() {
 
 #[test]
 fn a_task_without_sessions_is_told_as_one() {
-    let (client, played) = connected(plain(), Era::Modern);
+    let (client, played) = connected(plain(), Protocol::Stateless);
     let calling = call(&client);
     let message = played.hear();
     assert_eq!(message.pointer(EXTENSIONS), Some(&json!({"io.modelcontextprotocol/tasks": {}})));
@@ -124,7 +124,7 @@ fn a_task_without_sessions_is_told_as_one() {
 
 #[test]
 fn a_task_that_nobody_asked_for_or_that_is_none_is_an_error() {
-    let (client, played) = connected(plain(), Era::Modern);
+    let (client, played) = connected(plain(), Protocol::Stateless);
     let task = json!({"resultType": "task", "taskId": "a", "status": "working"});
     let calling = std::thread::spawn({
         let client = client.clone();

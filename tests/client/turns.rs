@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use tinymcp::{Call, Client, ClientBuilder, Era, Error, ErrorKind, FormResponse, Limits, ToolOutput, json};
+use tinymcp::{
+    Call, Client, ClientBuilder, Error, ErrorKind, FormResponse, Limits, Protocol, ToolOutput, json,
+};
 
 use super::children::{legacy, session, threads};
 use super::played::{SOON, holding, in_time, plain};
@@ -114,8 +116,8 @@ fn callers_read(client: &Client) {
 #[test]
 fn who_calls_reads() {
     alone("turns::who_calls_reads", || {
-        for era in [Era::Modern, Era::Legacy] {
-            callers_read(&plain().era(era).spawn(strict_server()).unwrap());
+        for era in [Protocol::Stateless, Protocol::Session] {
+            callers_read(&plain().protocol(era).spawn(strict_server()).unwrap());
         }
     });
 }
@@ -228,8 +230,8 @@ fn who_waits_on_is_answered_when_the_one_that_read_has_gone() {
 
 #[test]
 fn started_calls_are_waited_for_in_any_order_and_by_looking_now_and_then() {
-    for era in [Era::Modern, Era::Legacy] {
-        let client = plain().era(era).spawn(strict_server()).unwrap();
+    for era in [Protocol::Stateless, Protocol::Session] {
+        let client = plain().protocol(era).spawn(strict_server()).unwrap();
         let mut dice = Dice(7);
         for _ in 0..20 {
             let mut calls: Vec<_> = (0..30)

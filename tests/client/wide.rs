@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tinymcp::{Client, Era, ErrorKind, Limits, Outcome, json as ours};
+use tinymcp::{Client, ErrorKind, Limits, Outcome, Protocol, json as ours};
 
 use super::played::{SOON, call, connected, ok, plain};
 
@@ -15,7 +15,7 @@ const FAR: u64 = 1 << 32;
 
 #[test]
 fn steps_of_progress_may_be_bytes_of_a_large_disk() {
-    for era in [Era::Legacy, Era::Modern] {
+    for era in [Protocol::Session, Protocol::Stateless] {
         let (client, played) = connected(plain(), era);
         let (tell, told) = mpsc::channel();
         let request = client.request_tool("t", ours!({})).on_progress(move |step| {
@@ -40,7 +40,7 @@ fn steps_of_progress_may_be_bytes_of_a_large_disk() {
 #[test]
 fn what_stays_fresh_for_longer_than_32_bits_of_milliseconds_is_kept() {
     for ttl in [1 << 31, FAR, FAR + 1, 1 << 53, u64::MAX] {
-        let (client, played) = connected(plain(), Era::Modern);
+        let (client, played) = connected(plain(), Protocol::Stateless);
         let listing = thread::spawn({
             let client = client.clone();
             move || client.tools().map(|tools| tools.len())
@@ -57,7 +57,7 @@ fn what_stays_fresh_for_longer_than_32_bits_of_milliseconds_is_kept() {
 
 #[test]
 fn tasks_tell_times_beyond_32_bits() {
-    let (client, played) = connected(plain(), Era::Modern);
+    let (client, played) = connected(plain(), Protocol::Stateless);
     for ms in [(1 << 31) + 1, FAR, FAR + 1, (1 << 53) + 1, u64::MAX] {
         let call = client.request_tool("t", ours!({})).as_task();
         let calling = thread::spawn(move || call.start().unwrap().wait_outcome());
@@ -80,7 +80,7 @@ fn times_beyond_32_bits_do_not_wrap() {
         let mut limits = Limits::default();
         (limits.call_timeout, limits.call_longest, limits.probe_timeout) = (far, far, far);
         (limits.ask_timeout, limits.child_exit) = (far, far);
-        for era in [Era::Legacy, Era::Modern] {
+        for era in [Protocol::Session, Protocol::Stateless] {
             let (client, played) = connected(Client::builder("tester", "0").limits(limits.clone()), era);
             // With the time of the limits, and with one of its own.
             let calling = call(&client, "t");
@@ -98,7 +98,7 @@ fn times_beyond_32_bits_do_not_wrap() {
 
 #[test]
 fn codes_beyond_32_bits_are_not_those_they_would_be_cut_to() {
-    let (client, played) = connected(plain(), Era::Legacy);
+    let (client, played) = connected(plain(), Protocol::Session);
     let answered = |code: Value| {
         let calling = call(&client, "t");
         let error = json!({"code": code, "message": "no"});

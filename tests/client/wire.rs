@@ -4,13 +4,13 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tinymcp::{Change, CompletionTarget, Era, ErrorKind, Level, json as ours};
+use tinymcp::{Change, CompletionTarget, ErrorKind, Level, Protocol, json as ours};
 
 use super::played::{Played, SOON, call, connected, in_time, meta, ok, plain};
 
 #[test]
 fn requests_of_both_eras_word_by_word() {
-    let (client, played) = connected(plain(), Era::Legacy);
+    let (client, played) = connected(plain(), Protocol::Session);
     let calling = call(&client, "t");
     let message = played.hear();
     let id = message["id"].clone();
@@ -22,7 +22,7 @@ fn requests_of_both_eras_word_by_word() {
     played.answer(&id, ok());
     assert_eq!(calling.join().unwrap().unwrap(), "ok");
 
-    let (client, played) = connected(plain(), Era::Modern);
+    let (client, played) = connected(plain(), Protocol::Stateless);
     let calling = call(&client, "t");
     let message = played.hear();
     let id = message["id"].clone();
@@ -37,7 +37,7 @@ fn requests_of_both_eras_word_by_word() {
 
 #[test]
 fn what_has_no_parameters_has_none_in_a_session() {
-    let (client, played) = connected(plain(), Era::Legacy);
+    let (client, played) = connected(plain(), Protocol::Session);
     let listing = std::thread::spawn({
         let client = client.clone();
         move || (client.tools().map(|t| t.len()), client.ping())
@@ -54,7 +54,7 @@ fn what_has_no_parameters_has_none_in_a_session() {
 
 #[test]
 fn a_callers_metadata_and_the_eras_are_both_sent() {
-    for (era, mut expected) in [(Era::Modern, meta(json!({}))), (Era::Legacy, json!({}))] {
+    for (era, mut expected) in [(Protocol::Stateless, meta(json!({}))), (Protocol::Session, json!({}))] {
         let (client, played) = connected(plain(), era);
         let asking = std::thread::spawn({
             let client = client.clone();
@@ -75,7 +75,7 @@ fn a_callers_metadata_and_the_eras_are_both_sent() {
 
 #[test]
 fn metadata_that_a_caller_may_not_write_is_refused_in_words_and_not_sent() {
-    for era in [Era::Modern, Era::Legacy] {
+    for era in [Protocol::Stateless, Protocol::Session] {
         let (client, played) = connected(plain(), era);
         for (params, why) in [
             (r#"{"_meta": 1}"#, "the request's _meta is not an object"),
@@ -102,7 +102,7 @@ fn metadata_that_a_caller_may_not_write_is_refused_in_words_and_not_sent() {
 
 #[test]
 fn progress_is_told_on_the_waiting_thread_and_never_later() {
-    for era in [Era::Legacy, Era::Modern] {
+    for era in [Protocol::Session, Protocol::Stateless] {
         let (client, played) = connected(plain(), era);
         let (tell, told) = mpsc::channel();
         let here = std::thread::current().id();
@@ -128,7 +128,7 @@ fn progress_is_told_on_the_waiting_thread_and_never_later() {
 
 #[test]
 fn a_timeout_tells_the_server_and_the_late_answer_is_dropped() {
-    let (client, played) = connected(plain(), Era::Modern);
+    let (client, played) = connected(plain(), Protocol::Stateless);
     let error = client.request_tool("t", ours!({})).timeout(Duration::from_millis(10)).wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     let id = played.asked("tools/call");
@@ -149,7 +149,7 @@ fn a_timeout_tells_the_server_and_the_late_answer_is_dropped() {
 
 #[test]
 fn a_cancelled_call_ends_at_once_and_the_server_is_told() {
-    let (client, played) = connected(plain(), Era::Legacy);
+    let (client, played) = connected(plain(), Protocol::Session);
     let call = client.request_tool("t", ours!({})).start().unwrap();
     let id = played.asked("tools/call");
     let canceller = call.canceller();
@@ -176,7 +176,7 @@ fn a_deadline_can_be_extended_by_progress() {
 
 /// Progress has to come before the time is over, again and again.
 fn progress_goes_on(timeout: Duration) -> Option<()> {
-    let (client, played) = connected(plain(), Era::Legacy);
+    let (client, played) = connected(plain(), Protocol::Session);
     let request =
         client.request_tool("t", ours!({})).timeout(timeout).extended_by_progress(Duration::from_secs(3600));
     let mut call = request.start().unwrap();
@@ -197,7 +197,7 @@ fn progress_goes_on(timeout: Duration) -> Option<()> {
 
 #[test]
 fn a_deadline_has_an_end_whatever_progress_says() {
-    let (client, _played) = connected(plain(), Era::Legacy);
+    let (client, _played) = connected(plain(), Protocol::Session);
     let end = Duration::from_millis(20);
     let request = client.request_tool("t", ours!({})).timeout(SOON).extended_by_progress(end);
     assert_eq!(request.wait().unwrap_err().kind(), ErrorKind::Timeout);
@@ -205,7 +205,7 @@ fn a_deadline_has_an_end_whatever_progress_says() {
 
 #[test]
 fn lists_are_followed_and_bounded() {
-    let (client, played) = connected(plain(), Era::Legacy);
+    let (client, played) = connected(plain(), Protocol::Session);
     let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}, "x-more": [1]});
     let listing = std::thread::spawn({
         let client = client.clone();
@@ -242,7 +242,7 @@ fn lists_are_followed_and_bounded() {
 
 #[test]
 fn fresh_answers_are_kept_until_a_change() {
-    let (client, played) = connected(plain(), Era::Modern);
+    let (client, played) = connected(plain(), Protocol::Stateless);
     let list = |client: &tinymcp::Client| {
         let client = client.clone();
         std::thread::spawn(move || client.tools().map(|t| t.len()))
@@ -300,7 +300,7 @@ fn subscriptions_of_both_eras() {
     let (tell, told) = mpsc::channel();
     let hear =
         move |tell: mpsc::Sender<Change>| plain().on_change(move |change| tell.send(change.clone()).unwrap());
-    let (client, played) = connected(hear(tell.clone()), Era::Legacy);
+    let (client, played) = connected(hear(tell.clone()), Protocol::Session);
     let subscribing = std::thread::spawn({
         let client = client.clone();
         move || (client.subscribe("u:1"), client.unsubscribe("u:1"))
@@ -322,7 +322,7 @@ fn subscriptions_of_both_eras() {
     assert_eq!(told.recv_timeout(SOON).unwrap(), Change::Updated("u:1".into()));
 
     let (link, played) = Played::new();
-    let connecting = std::thread::spawn(move || hear(tell).era(Era::Modern).over(link));
+    let connecting = std::thread::spawn(move || hear(tell).protocol(Protocol::Stateless).over(link));
     played.greet_modern();
     // A listener for changes opens a listen request for what the server announced.
     let first = played.hear();
@@ -388,7 +388,7 @@ fn a_server_that_keeps_ending_the_request_that_listens_is_left_alone_and_that_is
     let builder = plain()
         .on_change(|_| {})
         .on_noise(move |noise| tell.send(noise.to_owned()).unwrap())
-        .era(Era::Modern);
+        .protocol(Protocol::Stateless);
     let connecting = std::thread::spawn(move || builder.over(link));
     played.greet_modern();
     let ends = |played: &Played| {
@@ -416,7 +416,7 @@ fn log_entries_are_wanted_in_the_way_of_the_era() {
     };
     let (link, played) = Played::new();
     let builder = hear(tell.clone());
-    let connecting = std::thread::spawn(move || builder.era(Era::Legacy).over(link));
+    let connecting = std::thread::spawn(move || builder.protocol(Protocol::Session).over(link));
     played.greet_legacy();
     let message = played.hear();
     assert_eq!(
@@ -430,7 +430,7 @@ fn log_entries_are_wanted_in_the_way_of_the_era() {
     }
     let heard: Vec<String> = (0..50).map(|_| told.recv_timeout(SOON).unwrap()).collect();
     assert_eq!(heard, (0..50).map(|n| n.to_string()).collect::<Vec<_>>(), "in order");
-    let (client, played) = connected(hear(tell), Era::Modern);
+    let (client, played) = connected(hear(tell), Protocol::Stateless);
     let calling = call(&client, "t");
     let message = played.hear();
     assert_eq!(message["params"]["_meta"]["io.modelcontextprotocol/logLevel"], "warning");
@@ -440,7 +440,7 @@ fn log_entries_are_wanted_in_the_way_of_the_era() {
 
 #[test]
 fn a_completion_names_what_is_settled_where_the_revision_can() {
-    let (client, played) = connected(plain(), Era::Legacy);
+    let (client, played) = connected(plain(), Protocol::Session);
     let completing = std::thread::spawn(move || {
         client.complete(CompletionTarget::Template("t://{a}/{b}"), "b", "x", &[("a", "1")])
     });

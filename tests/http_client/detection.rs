@@ -3,7 +3,7 @@
 
 use std::net::TcpStream;
 
-use tinymcp::{Era, ErrorKind};
+use tinymcp::{ErrorKind, Protocol};
 
 use crate::stage::{JSON, Next, Seen, Stage, answer};
 use crate::{client, member};
@@ -42,7 +42,7 @@ pub(crate) fn session_server(seen: &Seen, to: &mut TcpStream) -> Next {
 /// The era or the kind of error, with a server that answers the first question like this.
 fn verdict(
     first: impl Fn(&str) -> (&'static str, &'static str, String) + Send + Sync + 'static,
-) -> Result<Era, ErrorKind> {
+) -> Result<Protocol, ErrorKind> {
     let stage = Stage::new(move |seen, to| {
         if seen.line.starts_with("POST") && member(&seen.body, "/method") == "server/discover" {
             let (status, headers, body) = first(&member(&seen.body, "/id"));
@@ -51,7 +51,7 @@ fn verdict(
         session_server(seen, to)
     });
     let found = client().connect(stage.url()).map(|client| {
-        let era = client.era();
+        let era = client.protocol();
         client.close();
         era
     });
@@ -73,23 +73,33 @@ fn verdict(
 #[test]
 fn the_first_answer_decides_the_era() {
     let plain = "Content-Type: text/plain\r\n";
-    type Row = (&'static str, &'static str, fn(&str) -> String, Result<Era, ErrorKind>);
+    type Row = (&'static str, &'static str, fn(&str) -> String, Result<Protocol, ErrorKind>);
     let table: &[Row] = &[
-        ("200 OK", JSON, discovered, Ok(Era::Modern)),
-        ("400 Bad Request", JSON, |id| error(id, -32022, r#"{"supported":["2026-07-28"]}"#), Ok(Era::Modern)),
-        ("400 Bad Request", JSON, |id| error(id, -32020, "null"), Ok(Era::Modern)),
-        ("400 Bad Request", JSON, |id| error(id, -32021, "{}"), Ok(Era::Modern)),
-        ("200 OK", JSON, |id| error(id, -32601, "null"), Ok(Era::Legacy)),
-        ("404 Not Found", JSON, |id| error(id, -32601, "null"), Ok(Era::Legacy)),
-        ("200 OK", JSON, |id| error(id, -32602, "null"), Ok(Era::Legacy)),
-        ("400 Bad Request", JSON, |id| error(id, -32000, "null"), Ok(Era::Legacy)),
-        ("400 Bad Request", JSON, |_| error("null", -32000, "null"), Ok(Era::Legacy)),
-        ("400 Bad Request", plain, |_| "Bad Request: no session".into(), Ok(Era::Legacy)),
-        ("400 Bad Request", "", |_| String::new(), Ok(Era::Legacy)),
-        ("404 Not Found", "", |_| String::new(), Ok(Era::Legacy)),
-        ("405 Method Not Allowed", "", |_| String::new(), Ok(Era::Legacy)),
-        ("406 Not Acceptable", "", |_| String::new(), Ok(Era::Legacy)),
-        ("400 Bad Request", JSON, |id| error(id, -32022, r#"{"supported":["2025-11-25"]}"#), Ok(Era::Legacy)),
+        ("200 OK", JSON, discovered, Ok(Protocol::Stateless)),
+        (
+            "400 Bad Request",
+            JSON,
+            |id| error(id, -32022, r#"{"supported":["2026-07-28"]}"#),
+            Ok(Protocol::Stateless),
+        ),
+        ("400 Bad Request", JSON, |id| error(id, -32020, "null"), Ok(Protocol::Stateless)),
+        ("400 Bad Request", JSON, |id| error(id, -32021, "{}"), Ok(Protocol::Stateless)),
+        ("200 OK", JSON, |id| error(id, -32601, "null"), Ok(Protocol::Session)),
+        ("404 Not Found", JSON, |id| error(id, -32601, "null"), Ok(Protocol::Session)),
+        ("200 OK", JSON, |id| error(id, -32602, "null"), Ok(Protocol::Session)),
+        ("400 Bad Request", JSON, |id| error(id, -32000, "null"), Ok(Protocol::Session)),
+        ("400 Bad Request", JSON, |_| error("null", -32000, "null"), Ok(Protocol::Session)),
+        ("400 Bad Request", plain, |_| "Bad Request: no session".into(), Ok(Protocol::Session)),
+        ("400 Bad Request", "", |_| String::new(), Ok(Protocol::Session)),
+        ("404 Not Found", "", |_| String::new(), Ok(Protocol::Session)),
+        ("405 Method Not Allowed", "", |_| String::new(), Ok(Protocol::Session)),
+        ("406 Not Acceptable", "", |_| String::new(), Ok(Protocol::Session)),
+        (
+            "400 Bad Request",
+            JSON,
+            |id| error(id, -32022, r#"{"supported":["2025-11-25"]}"#),
+            Ok(Protocol::Session),
+        ),
         (
             "400 Bad Request",
             JSON,
@@ -114,7 +124,7 @@ fn the_first_answer_decides_the_era() {
 #[test]
 fn an_era_that_was_chosen_is_not_asked_for() {
     let stage = Stage::new(session_server);
-    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    let client = client().protocol(Protocol::Session).connect(stage.url()).unwrap();
     assert_eq!(member(&stage.next().body, "/method"), "initialize");
     assert_eq!(client.server().revision, "2025-11-25");
     client.close();
@@ -123,7 +133,7 @@ fn an_era_that_was_chosen_is_not_asked_for() {
 #[test]
 fn a_client_told_to_speak_the_newer_era_does_not_fall_back() {
     let stage = Stage::new(session_server);
-    let error = client().era(Era::Modern).connect(stage.url()).unwrap_err();
+    let error = client().protocol(Protocol::Stateless).connect(stage.url()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PeerIncompatible);
     assert_eq!(stage.rest().len(), 1);
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::mpsc;
 use std::thread;
 
-use tinymcp::{Era, ErrorKind, json};
+use tinymcp::{ErrorKind, Protocol, json};
 
 use crate::client;
 use crate::detection::initialized;
@@ -44,7 +44,7 @@ fn refused(closes: bool) -> tinymcp::Error {
             released.recv_timeout(LONG).unwrap();
         }
     });
-    let client = client().era(Era::Modern);
+    let client = client().protocol(Protocol::Stateless);
     // The first message is the large one: what a client says of itself is sent with every request.
     let error = client.title("x".repeat(8 << 20)).connect(url).unwrap_err();
     let _ = release.send(());
@@ -97,7 +97,7 @@ fn a_call_whose_server_is_gone_for_good_fails_before_its_deadline() {
     limits.refusals = 3;
     // Far beyond what the test would wait.
     limits.call_timeout = LONG * 100;
-    let client = client().limits(limits).era(Era::Legacy).connect(url).unwrap();
+    let client = client().limits(limits).protocol(Protocol::Session).connect(url).unwrap();
     let error = client.call_tool("t", json!({})).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error:?}");
     assert!(error.to_string().contains("nobody listens"), "{error}");

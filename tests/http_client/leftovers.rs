@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Instant;
 
-use tinymcp::{Era, ErrorKind, json};
+use tinymcp::{ErrorKind, Protocol, json};
 
 use crate::detection::{discovered, initialized};
 use crate::stage::{JSON, Next, Stage, answer, say, stream};
@@ -44,7 +44,7 @@ fn counted() {
 
 /// One client each with servers of every sort, closed while things are under way.
 fn round() {
-    for era in [Era::Legacy, Era::Modern] {
+    for era in [Protocol::Session, Protocol::Stateless] {
         let (tell, under_way) = mpsc::channel();
         let stage = Stage::new(move |seen, to| {
             if seen.line.starts_with("GET") {
@@ -71,7 +71,7 @@ fn round() {
                 _ => answer(to, "202 Accepted", "", ""),
             }
         });
-        let client = client().era(era).connect(stage.url()).unwrap();
+        let client = client().protocol(era).connect(stage.url()).unwrap();
         let calls: Vec<_> = (0..3).map(|_| client.request_tool("slow", json!({})).start().unwrap()).collect();
         for _ in 0..3 {
             under_way.recv_timeout(LONG).unwrap();

@@ -5,8 +5,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tinymcp::{
-    Change, Client, Endpoint, Era, ErrorKind, Field, Form, FormResponse, Handle, Level, Prompt, PromptOutput,
-    Resource, ResourceContents, Server, Tool, json,
+    Change, Client, Endpoint, ErrorKind, Field, Form, FormResponse, Handle, Level, Prompt, PromptOutput,
+    Protocol, Resource, ResourceContents, Server, Tool, json,
 };
 
 use crate::{LONG, client, limits};
@@ -15,7 +15,7 @@ tinymcp::record! {
     struct Say { text: String }
 }
 
-const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+const ERAS: [Protocol; 2] = [Protocol::Session, Protocol::Stateless];
 
 /// A server of ours on a port of its own.
 struct Served {
@@ -82,8 +82,8 @@ impl Served {
         Endpoint::new(&*self.url).bearer_token("token")
     }
 
-    fn connect(&self, era: Era) -> Client {
-        client().era(era).connect(self.endpoint()).unwrap()
+    fn connect(&self, era: Protocol) -> Client {
+        client().protocol(era).connect(self.endpoint()).unwrap()
     }
 }
 
@@ -125,7 +125,7 @@ fn every_method_goes_both_ways() {
 fn the_era_is_found_out() {
     let served = Served::new();
     let client = client().connect(served.endpoint()).unwrap();
-    assert_eq!(client.era(), Era::Modern);
+    assert_eq!(client.protocol(), Protocol::Stateless);
     client.close();
 }
 
@@ -145,7 +145,7 @@ fn progress_and_log_come_with_the_call() {
         let served = Served::new();
         let (tell, told) = mpsc::channel();
         let tell = Mutex::new(tell);
-        let client = client().era(era).on_log(Level::Info, move |entry| {
+        let client = client().protocol(era).on_log(Level::Info, move |entry| {
             let _ = tell.lock().unwrap().send(entry.data.as_str().to_owned());
         });
         let client = client.connect(served.endpoint()).unwrap();
@@ -164,8 +164,9 @@ fn progress_and_log_come_with_the_call() {
 fn questions_are_asked_in_several_rounds() {
     for era in ERAS {
         let served = Served::new();
-        let client =
-            client().era(era).on_form(|form| Ok(FormResponse::accept(json!({"answer": (&form.message)}))));
+        let client = client()
+            .protocol(era)
+            .on_form(|form| Ok(FormResponse::accept(json!({"answer": (&form.message)}))));
         let client = client.connect(served.endpoint()).unwrap();
         assert_eq!(client.call_tool("ask", json!({})).unwrap().texts(), "first+second", "{era:?}");
         client.close();
@@ -200,7 +201,7 @@ fn changes_are_heard() {
         let served = Served::new();
         let (tell, told) = mpsc::channel();
         let tell = Mutex::new(tell);
-        let client = client().era(era).on_change(move |change| {
+        let client = client().protocol(era).on_change(move |change| {
             let _ = tell.lock().unwrap().send(matches!(change, Change::Tools));
         });
         let client = client.connect(served.endpoint()).unwrap();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use tinymcp::{Call, Change, Era, ErrorKind, FormResponse, json};
+use tinymcp::{Call, Change, ErrorKind, FormResponse, Protocol, json};
 
 use crate::detection::initialized;
 use crate::stage::{JSON, Next, Seen, Stage, answer, say, stream};
@@ -69,7 +69,8 @@ fn a_lost_session_is_opened_once_for_all_threads_and_every_call_goes_on() {
     let serving = Arc::clone(&sessions);
     let stage = Stage::new(move |seen, to| serving.serve(seen, to));
     let (tell, told) = mpsc::channel();
-    let client = client().era(Era::Legacy).on_change(move |change| tell.send(change.clone()).unwrap());
+    let client =
+        client().protocol(Protocol::Session).on_change(move |change| tell.send(change.clone()).unwrap());
     let client = client.connect(stage.url()).unwrap();
     for round in 1..=5 {
         sessions.forget();
@@ -105,7 +106,7 @@ fn forgetful() -> Stage {
 #[test]
 fn a_storm_of_lost_sessions_ends_in_a_typed_error() {
     let stage = forgetful();
-    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    let client = client().protocol(Protocol::Session).connect(stage.url()).unwrap();
     for _ in 0..3 {
         assert_eq!(client.call_tool("t", json!({})).unwrap_err().kind(), ErrorKind::SessionLost);
     }
@@ -127,7 +128,7 @@ fn a_session_that_takes_its_time_to_open_again_keeps_no_call_beyond_its_deadline
         }
         serving.serve(seen, to)
     });
-    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    let client = client().protocol(Protocol::Session).connect(stage.url()).unwrap();
     sessions.forget();
     let short = |started: bool| {
         let request = client.request_tool("t", json!({})).timeout(Duration::from_millis(50));
@@ -155,7 +156,7 @@ fn a_started_call_whose_session_is_lost_runs_before_anybody_waits_for_it() {
         }
         next
     });
-    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    let client = client().protocol(Protocol::Session).connect(stage.url()).unwrap();
     for round in 1..=3 {
         sessions.forget();
         let calls: Vec<_> = (0..4).map(|_| client.request_tool("t", json!({})).start().unwrap()).collect();
@@ -175,7 +176,7 @@ fn a_started_call_whose_session_is_lost_runs_before_anybody_waits_for_it() {
 #[test]
 fn a_started_call_in_a_storm_of_lost_sessions_ends_in_a_typed_error() {
     let stage = forgetful();
-    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    let client = client().protocol(Protocol::Session).connect(stage.url()).unwrap();
     for waits in [true, false] {
         let call = client.request_tool("t", json!({})).start().unwrap();
         match waits {
@@ -224,7 +225,7 @@ fn questions_on_the_stream_of_a_call_are_answered_by_posts() {
             _ => answer(to, "202 Accepted", "", ""),
         }
     });
-    let client = client().era(Era::Legacy).on_form(|_| Ok(FormResponse::accept(json!({}))));
+    let client = client().protocol(Protocol::Session).on_form(|_| Ok(FormResponse::accept(json!({}))));
     let client = client.connect(stage.url()).unwrap();
     assert_eq!(client.call_tool("ask", json!({})).unwrap().texts(), "3");
     client.close();
@@ -254,7 +255,7 @@ fn a_cancelled_call_is_told_to_the_server() {
             _ => answer(to, "202 Accepted", "", ""),
         }
     });
-    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    let client = client().protocol(Protocol::Session).connect(stage.url()).unwrap();
     let call = client.request_tool("slow", json!({})).start().unwrap();
     let id = told.recv_timeout(LONG).unwrap();
     call.cancel();
@@ -277,7 +278,7 @@ fn a_server_that_restarts_under_load_loses_no_call() {
         let next = serving.serve(seen, to);
         if restart { Next::Close } else { next }
     });
-    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    let client = client().protocol(Protocol::Session).connect(stage.url()).unwrap();
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Change, Client, ClientBuilder, Era, FormResponse, Handle, Hub, Level, Limits, MemoryEnd, Resource,
+    Change, Client, ClientBuilder, FormResponse, Handle, Hub, Level, Limits, MemoryEnd, Protocol, Resource,
     ResourceContents, Root, Server, Tool, Upstream, json, memory, memory_links,
 };
 
@@ -23,10 +23,10 @@ fn limits() -> Limits {
     limits
 }
 
-fn of(era: Era) -> Server {
+fn of(era: Protocol) -> Server {
     match era {
-        Era::Legacy => Server::legacy_only("one", "1.0.0"),
-        Era::Modern => Server::modern_only("one", "1.0.0"),
+        Protocol::Session => Server::session_only("one", "1.0.0"),
+        Protocol::Stateless => Server::stateless_only("one", "1.0.0"),
     }
 }
 
@@ -40,10 +40,10 @@ fn exported() -> (Hub, Server) {
 }
 
 /// A client of that server.
-fn connect(server: Server, client: ClientBuilder, era: Era) -> Client {
+fn connect(server: Server, client: ClientBuilder, era: Protocol) -> Client {
     let (theirs, ours) = memory_links();
     std::thread::spawn(move || server.serve(theirs));
-    client.era(era).limits(limits()).over(ours).unwrap()
+    client.protocol(era).limits(limits()).over(ours).unwrap()
 }
 
 fn client() -> ClientBuilder {
@@ -60,7 +60,7 @@ fn inside(make: impl Fn() -> Server + Send + Sync + 'static) -> Upstream {
     })
 }
 
-fn watched(era: Era, updates: bool, handles: &mpsc::Sender<Handle>) -> Server {
+fn watched(era: Protocol, updates: bool, handles: &mpsc::Sender<Handle>) -> Server {
     let mut server = of(era);
     if updates {
         server.resource_updates();
@@ -72,17 +72,17 @@ fn watched(era: Era, updates: bool, handles: &mpsc::Sender<Handle>) -> Server {
 
 /// A client of that server over HTTP.
 #[cfg(all(feature = "http-server", feature = "http-client"))]
-fn connect_over_http(server: Server, client: ClientBuilder, era: Era) -> Client {
+fn connect_over_http(server: Server, client: ClientBuilder, era: Protocol) -> Client {
     let bound = server.http().leave_signals().bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", bound.address());
     std::thread::spawn(move || bound.serve());
-    client.era(era).limits(limits()).connect(&*url).unwrap()
+    client.protocol(era).limits(limits()).connect(&*url).unwrap()
 }
 
-type Connect = fn(Server, ClientBuilder, Era) -> Client;
+type Connect = fn(Server, ClientBuilder, Protocol) -> Client;
 
 /// Runs a check for every pair of eras, over a link and over HTTP.
-fn over_all(check: impl Fn(Connect, Era, Era)) {
+fn over_all(check: impl Fn(Connect, Protocol, Protocol)) {
     let ways: &[Connect] = &[
         connect,
         #[cfg(all(feature = "http-server", feature = "http-client"))]
@@ -227,7 +227,7 @@ fn played(seen: mpsc::Sender<(MemoryEndHandle, String)>) -> Upstream {
                 }
             }
         });
-        client.era(Era::Legacy).over(link)
+        client.protocol(Protocol::Session).over(link)
     })
 }
 
@@ -235,7 +235,7 @@ type MemoryEndHandle = Arc<MemoryEnd>;
 
 #[test]
 fn a_server_with_sessions_is_told_what_the_first_client_can_be_asked_and_can_ask_it_for_roots() {
-    for below in [Era::Legacy, Era::Modern] {
+    for below in [Protocol::Session, Protocol::Stateless] {
         let builder = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(SOON);
         let hub = builder.build().unwrap();
         let mut server = Server::new("proxy", "1.0.0");
@@ -262,8 +262,8 @@ fn a_server_with_sessions_is_told_what_the_first_client_can_be_asked_and_can_ask
         let (_, answer) = next("\"result\"");
         // Without sessions a client is asked in its calls only.
         let want = match below {
-            Era::Legacy => serde_json::json!([{"uri": "file:///srv/data"}]),
-            Era::Modern => serde_json::json!([]),
+            Protocol::Session => serde_json::json!([{"uri": "file:///srv/data"}]),
+            Protocol::Stateless => serde_json::json!([]),
         };
         assert_eq!(answer["result"]["roots"], want, "{below:?}");
         drop(client);

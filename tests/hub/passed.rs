@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Client, ClientBuilder, Era, ErrorKind, Hub, HubBuilder, Limits, MemoryEnd, Server, Tool, Upstream, json,
-    memory, memory_links,
+    Client, ClientBuilder, ErrorKind, Hub, HubBuilder, Limits, MemoryEnd, Protocol, Server, Tool, Upstream,
+    json, memory, memory_links,
 };
 
 use super::proxy::in_all_eras;
@@ -40,10 +40,10 @@ fn read(line: &str) -> (String, String) {
 }
 
 /// A played server: returns this result to every request but those for lists, and reports the requests.
-fn play(end: &MemoryEnd, era: Era, result: &str, asked: &mpsc::Sender<String>) {
+fn play(end: &MemoryEnd, era: Protocol, result: &str, asked: &mpsc::Sender<String>) {
     while let Some(line) = end.receive(SOON) {
         let (id, method) = read(&line);
-        let complete = if era == Era::Modern { r#""resultType":"complete","# } else { "" };
+        let complete = if era == Protocol::Stateless { r#""resultType":"complete","# } else { "" };
         let result = match &*method {
             "server/discover" => format!(r#"{{{complete}"supportedVersions":["2026-07-28"],{CARD}}}"#),
             "initialize" => {
@@ -75,7 +75,7 @@ struct Between {
 }
 
 impl Between {
-    fn of(builder: HubBuilder, above: Era, result: &'static str) -> Between {
+    fn of(builder: HubBuilder, above: Protocol, result: &'static str) -> Between {
         let hub = builder.limits(limits()).build().unwrap();
         let mut server = Server::new("proxy", "1.0.0");
         server.limits(limits());
@@ -85,7 +85,7 @@ impl Between {
             let (link, end) = memory();
             let told = told.clone();
             std::thread::spawn(move || play(&end, above, result, &told));
-            client.era(above).over(link)
+            client.protocol(above).over(link)
         };
         hub.add("x", Upstream::with(connect)).unwrap();
         hub.wait_settled(Instant::now() + SOON);
@@ -139,11 +139,11 @@ const RESULTS: [&str; 4] = [
 ];
 
 /// A result as a server of this era writes it, with the members of its own hop.
-fn written(era: Era, n: usize) -> &'static str {
+fn written(era: Protocol, n: usize) -> &'static str {
     let members = RESULTS[n];
     Box::leak(match era {
-        Era::Legacy => format!(r#"{{{members},"_meta":{{"v/y":2.50}}}}"#).into_boxed_str(),
-        Era::Modern => {
+        Protocol::Session => format!(r#"{{{members},"_meta":{{"v/y":2.50}}}}"#).into_boxed_str(),
+        Protocol::Stateless => {
             let cache = if n == 1 { r#","ttlMs":5000,"cacheScope":"public""# } else { "" };
             format!(
                 r#"{{"resultType":"complete",{members}{cache},"_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"x","version":"1"}},"v/y":2.50}}}}"#
@@ -155,15 +155,15 @@ fn written(era: Era, n: usize) -> &'static str {
 
 #[test]
 fn results_are_passed_on_byte_for_byte() {
-    for above in [Era::Legacy, Era::Modern] {
+    for above in [Protocol::Session, Protocol::Stateless] {
         for (n, (method, params)) in METHODS.into_iter().enumerate() {
             for below in ["2025-11-25", MODERN] {
                 let between = Between::of(Hub::builder("proxy", "1.0.0"), above, written(above, n));
                 between.open(below);
                 let members = RESULTS[n];
                 let cache = match (n, above) {
-                    (1, Era::Modern) => r#","ttlMs":5000,"cacheScope":"public""#,
-                    (1, Era::Legacy) => r#","ttlMs":0,"cacheScope":"private""#,
+                    (1, Protocol::Stateless) => r#","ttlMs":5000,"cacheScope":"public""#,
+                    (1, Protocol::Session) => r#","ttlMs":0,"cacheScope":"private""#,
                     _ => "",
                 };
                 let want = if below == MODERN {
@@ -203,7 +203,7 @@ fn what_an_older_client_cannot_have_is_said_otherwise_and_the_rest_stays() {
             format!(r#"{{"messages":[{{"role":"user","content":{link},"odd":1.0}}]}}"#),
         ),
     ] {
-        let between = Between::of(Hub::builder("proxy", "1.0.0"), Era::Modern, result);
+        let between = Between::of(Hub::builder("proxy", "1.0.0"), Protocol::Stateless, result);
         between.open(below);
         assert_eq!(between.ask(below, method, params, ""), want, "{below}");
     }
@@ -211,7 +211,7 @@ fn what_an_older_client_cannot_have_is_said_otherwise_and_the_rest_stays() {
 
 #[test]
 fn what_lacks_what_makes_it_a_result_is_none() {
-    for above in [Era::Legacy, Era::Modern] {
+    for above in [Protocol::Session, Protocol::Stateless] {
         let between = Between::of(Hub::builder("proxy", "1.0.0"), above, r#"{"odd":1,"content":"text"}"#);
         between.open("2025-11-25");
         let answer = between.ask("2025-11-25", METHODS[0].0, METHODS[0].1, "");
@@ -222,7 +222,7 @@ fn what_lacks_what_makes_it_a_result_is_none() {
 #[test]
 fn a_trace_goes_on_only_where_the_host_says_so() {
     const TRACE: &str = r#""traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","tracestate":"a=\u0031","baggage":"user=7""#;
-    for above in [Era::Legacy, Era::Modern] {
+    for above in [Protocol::Session, Protocol::Stateless] {
         for below in ["2025-11-25", MODERN] {
             for (method, params) in METHODS {
                 for passes in [true, false] {
@@ -252,7 +252,7 @@ struct Waiting {
     go: mpsc::Sender<()>,
 }
 
-fn waiting(below: Era, above: Era, set: impl FnOnce(&mut Limits)) -> Waiting {
+fn waiting(below: Protocol, above: Protocol, set: impl FnOnce(&mut Limits)) -> Waiting {
     let mut own = limits();
     set(&mut own);
     let hub = Hub::builder("proxy", "1.0.0").limits(own.clone()).build().unwrap();
@@ -273,7 +273,7 @@ fn waiting(below: Era, above: Era, set: impl FnOnce(&mut Limits)) -> Waiting {
             let mut server = Server::new(name, "1.0.0");
             server.tool(Tool::new("t"), move |_, _: Nothing| Ok(name))?;
             std::thread::spawn(move || server.serve(theirs));
-            client.era(above).over(ours)
+            client.protocol(above).over(ours)
         };
         hub.add(name, Upstream::with(connect)).unwrap();
     }
@@ -281,7 +281,7 @@ fn waiting(below: Era, above: Era, set: impl FnOnce(&mut Limits)) -> Waiting {
     hub.wait_settled(Instant::now() + SOON);
     let (theirs, ours) = memory_links();
     std::thread::spawn(move || server.serve(theirs));
-    let client = Client::builder("test", "1.0.0").era(below).limits(limits()).over(ours).unwrap();
+    let client = Client::builder("test", "1.0.0").protocol(below).limits(limits()).over(ours).unwrap();
     // Its entries stay on the lists during the restart.
     hub.restart("slow").unwrap();
     Waiting { hub, client, go }

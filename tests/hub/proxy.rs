@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
 use tinymcp::{
-    Argument, Client, ClientBuilder, Completion, Content, Era, ErrorKind, Field, Form, FormResponse, Hub,
-    Level, Limits, Prompt, PromptOutput, ReadOutput, Resource, ResourceContents, Role, Root, SampleResponse,
-    Sampling, Server, Template, Tool, ToolOutput, Upstream, json, memory_links,
+    Argument, Client, ClientBuilder, Completion, Content, ErrorKind, Field, Form, FormResponse, Hub, Level,
+    Limits, Prompt, PromptOutput, Protocol, ReadOutput, Resource, ResourceContents, Role, Root,
+    SampleResponse, Sampling, Server, Template, Tool, ToolOutput, Upstream, json, memory_links,
 };
 
 tinymcp::record! {
@@ -112,11 +112,11 @@ struct Proxy {
 
 impl Proxy {
     /// A proxy of servers with these names, in one era.
-    fn of(names: &[&'static str], era: Era) -> Proxy {
+    fn of(names: &[&'static str], era: Protocol) -> Proxy {
         Proxy::with(names, era, limits())
     }
 
-    fn with(names: &[&'static str], era: Era, own: Limits) -> Proxy {
+    fn with(names: &[&'static str], era: Protocol, own: Limits) -> Proxy {
         let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
         let mut server = Server::new("proxy", "1.0.0");
         server.limits(own);
@@ -128,8 +128,8 @@ impl Proxy {
             let connect = move |client: ClientBuilder| {
                 let (theirs, ours) = memory_links();
                 let server = match era {
-                    Era::Legacy => Server::legacy_only(name, "1.0.0"),
-                    Era::Modern => Server::modern_only(name, "1.0.0"),
+                    Protocol::Session => Server::session_only(name, "1.0.0"),
+                    Protocol::Stateless => Server::stateless_only(name, "1.0.0"),
                 };
                 let server = upstream(name, server, told.clone());
                 handles.lock().unwrap().push(server.handle());
@@ -144,8 +144,8 @@ impl Proxy {
         Proxy { hub, ours: Some(ours), ends, serving: Some(serving), handles }
     }
 
-    fn connect(&mut self, client: ClientBuilder, era: Era) -> Client {
-        client.era(era).limits(limits()).over(self.ours.take().unwrap()).unwrap()
+    fn connect(&mut self, client: ClientBuilder, era: Protocol) -> Client {
+        client.protocol(era).limits(limits()).over(self.ours.take().unwrap()).unwrap()
     }
 }
 
@@ -154,9 +154,9 @@ fn client() -> ClientBuilder {
 }
 
 /// Runs a check for every pair of eras: that of the proxy's client, and that of its servers.
-pub(super) fn in_all_eras(check: impl Fn(Era, Era)) {
-    for below in [Era::Legacy, Era::Modern] {
-        for above in [Era::Legacy, Era::Modern] {
+pub(super) fn in_all_eras(check: impl Fn(Protocol, Protocol)) {
+    for below in [Protocol::Session, Protocol::Stateless] {
+        for above in [Protocol::Session, Protocol::Stateless] {
             eprintln!("client {below:?}, servers {above:?}");
             check(below, above);
         }
@@ -209,7 +209,7 @@ fn calls_reach_their_server_and_answers_come_back_as_they_are() {
             assert_eq!(meta.root().get("vendor/y").unwrap().as_u64(), Some(7));
             // The proxy names itself only, and no member is duplicated.
             let named: Vec<_> = meta.root().members().filter(|(k, _)| k.contains("serverInfo")).collect();
-            assert_eq!(named.len(), usize::from(below == Era::Modern));
+            assert_eq!(named.len(), usize::from(below == Protocol::Stateless));
             assert!(named.iter().all(|(_, info)| info.get("name").unwrap().as_str() == Some("proxy")));
         }
         let broken = client.call_tool("two__fails", json!({})).unwrap();
@@ -298,9 +298,11 @@ fn a_refusal_reaches_the_server_or_ends_the_call() {
         let refusing = client().on_form(|_| Err("not me".into()));
         let client = proxy.connect(refusing, below);
         match client.call_tool("one__asks", json!({})) {
-            Ok(output) => assert!(output.is_error && below == Era::Legacy, "{output:?}"),
+            Ok(output) => assert!(output.is_error && below == Protocol::Session, "{output:?}"),
             // A refusal has no form on the wire without sessions: the call is over for the client.
-            Err(error) => assert!(error.kind() == ErrorKind::Cancelled && below == Era::Modern, "{error}"),
+            Err(error) => {
+                assert!(error.kind() == ErrorKind::Cancelled && below == Protocol::Stateless, "{error}")
+            }
         }
         // No thread is blocked.
         assert_eq!(client.call_tool("one__steps", json!({})).unwrap().texts(), "stepped");
@@ -356,7 +358,7 @@ fn a_client_that_cannot_be_asked_is_told_so() {
         let mut proxy = Proxy::of(&["one"], above);
         let client = proxy.connect(client(), below);
         // A JSON-RPC error where the client's revision has a code for it; otherwise text for the model.
-        let numbered = (below, above) == (Era::Modern, Era::Modern);
+        let numbered = (below, above) == (Protocol::Stateless, Protocol::Stateless);
         match client.call_tool("one__asks", json!({})) {
             Ok(output) => assert!(output.is_error && !numbered, "{output:?}"),
             Err(error) => assert!(error.kind() == ErrorKind::Remote && numbered, "{error}"),
@@ -455,7 +457,7 @@ fn a_tool_whose_name_is_not_ascii_is_offered_under_one_that_is() {
                 end.send(&serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string());
             }
         });
-        client.era(Era::Legacy).over(link)
+        client.protocol(Protocol::Session).over(link)
     };
     hub.add("x", Upstream::with(connect)).unwrap();
     hub.wait_settled(Instant::now() + SOON);
@@ -481,8 +483,8 @@ fn a_hub_that_has_servers_already_is_not_exported() {
 
 #[test]
 fn serving_ends_the_hub() {
-    let mut proxy = Proxy::of(&["one"], Era::Modern);
-    let client = proxy.connect(client(), Era::Modern);
+    let mut proxy = Proxy::of(&["one"], Protocol::Stateless);
+    let client = proxy.connect(client(), Protocol::Stateless);
     assert_eq!(proxy.hub.servers().len(), 1);
     client.close();
     proxy.serving.take().unwrap().join().unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tinymcp::{Client, Era, ErrorKind, Hub, Limits, Link, Server, json};
+use tinymcp::{Client, ErrorKind, Hub, Limits, Link, Protocol, Server, json};
 
 use super::many::strict_echo;
 
@@ -48,7 +48,7 @@ fn one(client: &Client, n: u64, text: &str) -> bool {
 #[test]
 fn calls_and_cancellations_while_a_server_restarts() {
     let count = std::env::var("TEST_CALLS").ok().and_then(|n| n.parse().ok()).unwrap_or(800_u64);
-    for era in [Era::Modern, Era::Legacy] {
+    for era in [Protocol::Stateless, Protocol::Session] {
         let hub = Hub::builder("race", "1").limits(limits()).build().unwrap();
         let mut server = Server::new("race", "1");
         server.limits(limits());
@@ -61,7 +61,7 @@ fn calls_and_cancellations_while_a_server_restarts() {
         let handle = server.handle();
         let serving = thread::spawn(move || server.serve(theirs).unwrap());
         let link = Link::lines(ours.try_clone().unwrap(), ours, &limits());
-        let client = Client::builder("c", "1").limits(limits()).era(era).over(link).unwrap();
+        let client = Client::builder("c", "1").limits(limits()).protocol(era).over(link).unwrap();
         let (over, answered) = (AtomicBool::new(false), AtomicU64::new(0));
         thread::scope(|scope| {
             let restarting = scope.spawn(|| {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
 use tinymcp::{
-    Change, Client, ClientBuilder, Era, ErrorKind, Field, Form, FormResponse, Handle, Hub, Limits, Resource,
-    ResourceContents, Server, Tool, Upstream, json, memory_links,
+    Change, Client, ClientBuilder, ErrorKind, Field, Form, FormResponse, Handle, Hub, Limits, Protocol,
+    Resource, ResourceContents, Server, Tool, Upstream, json, memory_links,
 };
 
 tinymcp::record! {
@@ -24,10 +24,10 @@ fn limits() -> Limits {
     limits
 }
 
-fn of(era: Era) -> Server {
+fn of(era: Protocol) -> Server {
     match era {
-        Era::Legacy => Server::legacy_only("one", "1.0.0"),
-        Era::Modern => Server::modern_only("one", "1.0.0"),
+        Protocol::Session => Server::session_only("one", "1.0.0"),
+        Protocol::Stateless => Server::stateless_only("one", "1.0.0"),
     }
 }
 
@@ -42,7 +42,7 @@ struct Between {
 }
 
 fn between(
-    below: Era,
+    below: Protocol,
     client: ClientBuilder,
     own: Limits,
     make: impl Fn() -> Server + Send + Sync + 'static,
@@ -65,13 +65,13 @@ fn between(
     hub.wait_settled(Instant::now() + SOON);
     let (theirs, ours) = memory_links();
     std::thread::spawn(move || server.serve(theirs));
-    let client = client.era(below).limits(limits()).over(ours).unwrap();
+    let client = client.protocol(below).limits(limits()).over(ours).unwrap();
     Between { hub, client, own, handles }
 }
 
-fn in_all_eras(check: impl Fn(Era, Era)) {
-    for below in [Era::Legacy, Era::Modern] {
-        for above in [Era::Legacy, Era::Modern] {
+fn in_all_eras(check: impl Fn(Protocol, Protocol)) {
+    for below in [Protocol::Session, Protocol::Stateless] {
+        for above in [Protocol::Session, Protocol::Stateless] {
             eprintln!("client {below:?}, servers {above:?}");
             check(below, above);
         }
@@ -138,7 +138,7 @@ fn members_that_no_revision_knows_are_passed_on_as_they_are() {
 }
 
 /// A server with a tool that elicits and waits for the response without a limit.
-fn asks(ends: mpsc::Sender<String>, above: Era) -> impl Fn() -> Server + Send + Sync {
+fn asks(ends: mpsc::Sender<String>, above: Protocol) -> impl Fn() -> Server + Send + Sync {
     let ends = Mutex::new(ends);
     move || {
         let mut server = of(above);
@@ -160,7 +160,7 @@ fn asks(ends: mpsc::Sender<String>, above: Era) -> impl Fn() -> Server + Send + 
 
 #[test]
 fn a_question_that_nobody_answers_in_time_ends_the_call_and_is_refused() {
-    for below in [Era::Legacy, Era::Modern] {
+    for below in [Protocol::Session, Protocol::Stateless] {
         let (ends, ended) = mpsc::channel();
         let mut short = limits();
         short.ask_timeout = Duration::from_millis(200);
@@ -171,7 +171,7 @@ fn a_question_that_nobody_answers_in_time_ends_the_call_and_is_refused() {
             let _ = held.lock().unwrap().recv_timeout(SOON);
             Ok(FormResponse::accept(json!({"yes": true})))
         });
-        let it = between(below, asking, short, asks(ends, Era::Legacy));
+        let it = between(below, asking, short, asks(ends, Protocol::Session));
         let call = it.client.request_tool("one__asks", json!({})).start().unwrap();
         let waiting = std::thread::spawn(move || call.wait());
         assert!(ended.recv_timeout(SOON).unwrap().contains("waiting"));
@@ -187,7 +187,7 @@ fn a_question_that_nobody_answers_in_time_ends_the_call_and_is_refused() {
         match waiting.join().unwrap() {
             Ok(output) => assert!(output.is_error, "{output:?}"),
             // Or so late that the sealed state has expired, which lives a little longer.
-            Err(error) => assert_eq!((below, error.code()), (Era::Modern, Some(-32602)), "{error}"),
+            Err(error) => assert_eq!((below, error.code()), (Protocol::Stateless, Some(-32602)), "{error}"),
         }
     }
 }
@@ -256,7 +256,7 @@ fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
     hub.export(&mut server).unwrap();
     let connect = move |client: ClientBuilder| {
         let (theirs, ours) = memory_links();
-        let mut server = of(Era::Legacy);
+        let mut server = of(Protocol::Session);
         let (begun, gone) = (begun.lock().unwrap().clone(), Arc::clone(&gone));
         server
             .tool(Tool::new("asks"), move |ctx, _: Nothing| {
@@ -279,7 +279,7 @@ fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
     let connect = |name: &'static str| {
         let told = told.clone();
         client()
-            .era(Era::Legacy)
+            .protocol(Protocol::Session)
             .limits(limits())
             .on_form(move |_| {
                 // The test may be over.

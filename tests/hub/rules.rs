@@ -5,7 +5,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    ClientBuilder, Config, Era, ErrorKind, Hub, Limits, Server, ServerState, Tool, Upstream, memory_links,
+    ClientBuilder, Config, ErrorKind, Hub, Limits, Protocol, Server, ServerState, Tool, Upstream,
+    memory_links,
 };
 
 tinymcp::record! {
@@ -35,7 +36,7 @@ fn script(text: &'static str) -> Upstream {
     Upstream::with(move |client: ClientBuilder| {
         let mut shell = Command::new("sh");
         shell.args(["-c", text]);
-        client.era(Era::Legacy).spawn(shell)
+        client.protocol(Protocol::Session).spawn(shell)
     })
 }
 

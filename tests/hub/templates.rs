@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use tinymcp::json::Doc;
-use tinymcp::{Client, ClientBuilder, Era, Hub, MemoryEnd, Server, Upstream, memory, memory_links};
+use tinymcp::{Client, ClientBuilder, Hub, MemoryEnd, Protocol, Server, Upstream, memory, memory_links};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -50,7 +50,7 @@ fn the_first_server_with_a_template_that_matches_gets_the_request() {
             let (link, end) = memory();
             let sender = sender.clone();
             std::thread::spawn(move || play(&end, key, template, &sender));
-            client.era(Era::Legacy).over(link)
+            client.protocol(Protocol::Session).over(link)
         };
         hub.add(key, Upstream::with(connect)).unwrap();
     }

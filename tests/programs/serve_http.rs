@@ -44,7 +44,7 @@ fn calls_over_http_need_a_token_of_the_file() {
         let connect = |token: Option<&str>| {
             let endpoint = Endpoint::new(&url);
             let endpoint = token.into_iter().fold(endpoint, |endpoint, token| endpoint.bearer_token(token));
-            Client::builder("test", "0").era(era).connect(endpoint)
+            Client::builder("test", "0").protocol(era).connect(endpoint)
         };
         for token in [None, Some(THIRD), Some("desk")] {
             let error = connect(token).map(|_| ()).unwrap_err().to_string();
@@ -91,7 +91,7 @@ fn a_changed_file_is_sent_over_http() {
         let folder = example("http-watch");
         let server = Process::start(&["s.json", "--http", "127.0.0.1:0", "--watch"], &folder);
         let (sender, changes) = std::sync::mpsc::channel();
-        let client = Client::builder("test", "0").era(era);
+        let client = Client::builder("test", "0").protocol(era);
         let client = client.on_change(move |change| drop(sender.send(change.clone())));
         let client = client.connect(Endpoint::new(url(&server))).unwrap();
         assert_eq!(client.tools().unwrap().len(), 1);

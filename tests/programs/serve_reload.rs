@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use tinymcp::{Change, Era};
+use tinymcp::{Change, Protocol};
 
 use super::serve_session::{ERAS, PATIENCE, Session, folder, write};
 
@@ -64,7 +64,7 @@ fn sighup_reloads_and_a_broken_file_changes_nothing() {
 #[test]
 fn an_entry_that_cannot_be_registered_restores_the_others() {
     let (folder, file) = example("restored");
-    let session = Session::start(Era::Modern, &["s.json"], &folder);
+    let session = Session::start(Protocol::Stateless, &["s.json"], &folder);
     let wrong = r#"{"tools": {
         "b": {"description": "new", "run": ["/bin/echo", "new"]},
         "c": {"description": "d", "run": ["/bin/echo", "c"]},
@@ -117,7 +117,7 @@ fn every_kind_of_entry_is_reloaded() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, name).unwrap();
     }
-    let session = Session::start(Era::Legacy, &["s.json"], &folder);
+    let session = Session::start(Protocol::Session, &["s.json"], &folder);
     write(
         &file,
         r#"{
@@ -160,7 +160,7 @@ fn a_call_continues_while_its_tool_is_replaced() {
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let wait = r#"{"tools": {"wait": {"description": "d", "run": ["/bin/cat", "fifo"]}}}"#;
     write(&file, wait);
-    let session = Session::start(Era::Legacy, &["s.json"], &folder);
+    let session = Session::start(Protocol::Session, &["s.json"], &folder);
     let call = session.client.request_tool("wait", tinymcp::json!({})).start().unwrap();
     // Opens when the program reads.
     let mut writer = open_for_writing(&fifo);
@@ -179,7 +179,7 @@ fn a_reload_of_all_tools_hides_one_at_a_time() {
     let names: Vec<String> = (0..40).map(|number| format!("t{number}")).collect();
     let mut tools: Vec<&str> = names.iter().map(String::as_str).collect();
     write(&file, &definition("s", &tools));
-    let session = Session::start(Era::Modern, &["s.json"], &folder);
+    let session = Session::start(Protocol::Stateless, &["s.json"], &folder);
     tools.push("last");
     write(&file, &definition("s", &tools).replace(r#""d""#, r#""different""#));
     session.process.hang_up();

@@ -7,12 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use tinymcp::{Body, Change, Client, ClientBuilder, Era, Limits, Link, ReadOutput};
+use tinymcp::{Body, Change, Client, ClientBuilder, Limits, Link, Protocol, ReadOutput};
 
 /// Nothing takes longer unless something is broken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+pub(crate) const ERAS: [Protocol; 2] = [Protocol::Session, Protocol::Stateless];
 
 /// A new folder of one test.
 pub(crate) fn folder(name: &str) -> PathBuf {
@@ -116,21 +116,21 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn start(era: Era, args: &[&str], folder: &Path) -> Session {
+    pub(crate) fn start(era: Protocol, args: &[&str], folder: &Path) -> Session {
         Session::with(|client| client, era, args, folder)
     }
 
     /// Starts a server, and a client with these handlers.
     pub(crate) fn with(
         handlers: impl FnOnce(ClientBuilder) -> ClientBuilder,
-        era: Era,
+        era: Protocol,
         args: &[&str],
         folder: &Path,
     ) -> Session {
         let mut process = Process::start(args, folder);
         let (sender, changes) = mpsc::channel();
         let (read, write) = (process.child.stdout.take().unwrap(), process.child.stdin.take().unwrap());
-        let client = handlers(Client::builder("test", "0").era(era))
+        let client = handlers(Client::builder("test", "0").protocol(era))
             .on_change(move |change| drop(sender.send(change.clone())))
             .over(Link::lines(read, write, &Limits::default()))
             .unwrap_or_else(|error| panic!("{error}"));

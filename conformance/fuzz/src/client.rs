@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
-use tinymcp::{Client, Era, Limits, Link};
+use tinymcp::{Client, Protocol, Limits, Link};
 
 use crate::input::Input;
 
@@ -50,8 +50,8 @@ impl Pair {
         let script = Arc::new(Mutex::new(String::new()));
         let read = Arc::clone(&script);
         std::thread::spawn(move || serve(&theirs, &read));
-        let era = if session { Era::Legacy } else { Era::Modern };
-        let client = Client::builder("fuzz", "1").era(era).limits(limits).over(link).expect("a greeting");
+        let era = if session { Protocol::Session } else { Protocol::Stateless };
+        let client = Client::builder("fuzz", "1").protocol(era).limits(limits).over(link).expect("a greeting");
         Pair { client, script }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
-use tinymcp::{Client, Endpoint, Era, Limits};
+use tinymcp::{Client, Endpoint, Protocol, Limits};
 
 use crate::client::DISCOVERED;
 
@@ -51,7 +51,7 @@ impl Peer {
         });
         let mut limits = Limits::default();
         (limits.frame_bytes, limits.reconnects) = (64 << 10, 1);
-        let client = Client::builder("fuzz", "1").era(Era::Modern).limits(limits);
+        let client = Client::builder("fuzz", "1").protocol(Protocol::Stateless).limits(limits);
         Peer { client: client.connect(Endpoint::new(url)).expect("a server"), script }
     }
 }

@@ -433,7 +433,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Client, Era, Hub, Server, Tool, Upstream, json, memory_links};
+    use crate::{Client, Hub, Protocol, Server, Tool, Upstream, json, memory_links};
 
     crate::record! {
         struct Nothing {}
@@ -442,7 +442,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     /// Passes one call on, ends it, and checks that it was freed.
-    fn frees(above: Era, cancelled: bool) {
+    fn frees(above: Protocol, cancelled: bool) {
         let hub = Hub::builder("proxy", "1.0.0").build().unwrap();
         let mut server = Server::new("proxy", "1.0.0");
         hub.export(&mut server).unwrap();
@@ -459,7 +459,7 @@ mod tests {
                 Ok("waited")
             })?;
             std::thread::spawn(move || server.serve(theirs));
-            client.era(above).over(ours)
+            client.protocol(above).over(ours)
         };
         hub.add("x", Upstream::with(connect)).unwrap();
         hub.wait_settled(Instant::now() + SOON);
@@ -494,7 +494,7 @@ mod tests {
 
     #[test]
     fn a_call_is_freed_when_it_is_answered_or_cancelled() {
-        for above in [Era::Legacy, Era::Modern] {
+        for above in [Protocol::Session, Protocol::Stateless] {
             for cancelled in [false, true] {
                 frees(above, cancelled);
             }

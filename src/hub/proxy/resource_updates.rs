@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::client::Era;
+use crate::client::Protocol;
 use crate::error::Error;
 use crate::model::Level;
 use crate::server::{ToolError, Watched};
@@ -285,7 +285,7 @@ impl Export {
         let Some(level) = level else { return };
         let running = self.hub.member(key).and_then(|member| member.client(Instant::now()));
         if let Ok(client) = running.as_ref() {
-            if client.era() == Era::Legacy {
+            if client.protocol() == Protocol::Session {
                 // OK to drop: a server that rejects the level logs at its own level.
                 let _ = client.set_log_level(level);
             }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lexopt::prelude::*;
-use tinymcp::Era;
+use tinymcp::Protocol;
 use tinymcp::lint::{PROFILES, Profile};
 
 use crate::Result;
@@ -27,8 +27,8 @@ pub(crate) struct Args {
     pub(crate) url: Option<String>,
     /// Headers of each request.
     pub(crate) headers: Vec<(String, String)>,
-    /// Era of the server; detected if not given.
-    pub(crate) era: Option<Era>,
+    /// Protocol of the server; detected if not given.
+    pub(crate) protocol: Option<Protocol>,
     /// Timeout of each response.
     pub(crate) timeout: Option<Duration>,
     /// Number of events to wait for.
@@ -57,7 +57,7 @@ impl Args {
                     match *flag {
                         "rules" => parsed.rules = Some(text(&mut parser)?),
                         "header" => parsed.headers.push(header(&text(&mut parser)?)?),
-                        "era" => parsed.era = Some(era(&text(&mut parser)?)?),
+                        "protocol" => parsed.protocol = Some(protocol(&text(&mut parser)?)?),
                         "timeout" => parsed.timeout = Some(seconds(&text(&mut parser)?)?),
                         "count" => parsed.count = Some(count(&text(&mut parser)?)?),
                         "url" => parsed.url = Some(text(&mut parser)?),
@@ -91,11 +91,11 @@ fn header(line: &str) -> Result<(String, String)> {
     }
 }
 
-fn era(name: &str) -> Result<Era> {
+fn protocol(name: &str) -> Result<Protocol> {
     match name {
-        "legacy" => Ok(Era::Legacy),
-        "modern" => Ok(Era::Modern),
-        _ => Err(format!("unknown era {name:?}; expected legacy or modern")),
+        "session" => Ok(Protocol::Session),
+        "stateless" => Ok(Protocol::Stateless),
+        _ => Err(format!("unknown protocol {name:?}; expected session or stateless")),
     }
 }
 

@@ -19,8 +19,8 @@ use crate::Result;
 /// Returns a client builder with the options.
 pub(crate) fn builder(args: &Args) -> Result<ClientBuilder> {
     let mut client = Client::builder("tinymcp", env!("CARGO_PKG_VERSION"));
-    if let Some(era) = args.era {
-        client = client.era(era);
+    if let Some(protocol) = args.protocol {
+        client = client.protocol(protocol);
     }
     if let Some(timeout) = args.timeout {
         let mut limits = Limits::from_env().map_err(|e| e.to_string())?;
