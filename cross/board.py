@@ -70,7 +70,7 @@ class Program:
 
     def receive(self):
         line = self.process.stdout.readline()
-        assert line, "the server is gone"
+        assert line, "the server has ended"
         return json.loads(line)
 
     def call(self, message):

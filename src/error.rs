@@ -119,7 +119,7 @@ impl From<std::io::Error> for Error {
 
 impl From<ParseError> for Error {
     fn from(source: ParseError) -> Error {
-        Error::new(ErrorKind::Invalid, "the JSON text was refused").with_source(source)
+        Error::new(ErrorKind::Invalid, "invalid JSON").with_source(source)
     }
 }
 
@@ -128,10 +128,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_json_tells_why_and_where() {
+    fn invalid_json_reports_reason_and_place() {
         let read = || -> Result<Json, Error> { Ok(Json::parse("{\"a\":01}")?) };
         let error = read().err().map(|error| (error.kind(), error.to_string()));
-        let words = "the JSON text was refused: malformed number at byte 6".to_owned();
+        let words = "invalid JSON: malformed number at byte 6".to_owned();
         assert_eq!(error, Some((ErrorKind::Invalid, words)));
     }
 

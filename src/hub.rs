@@ -137,7 +137,7 @@ impl Hub {
                 return Err(closed());
             }
             if members.iter().any(|m| m.key == key) {
-                return Err(Error::new(ErrorKind::Misuse, format!("server key {key:?} is taken")));
+                return Err(Error::new(ErrorKind::Misuse, format!("duplicate server key {key:?}")));
             }
             if members.len() >= self.shared.limits.servers {
                 let most = self.shared.limits.servers;

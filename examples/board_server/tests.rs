@@ -41,7 +41,7 @@ impl Client {
     }
 
     fn send(&self, message: &str) {
-        assert!(self.end.send(message), "the server is gone");
+        assert!(self.end.send(message), "the server has ended");
     }
 
     fn receive(&self) -> Doc {

@@ -381,12 +381,12 @@ impl CallRun {
             return self.core.explained(failure);
         }
         let CallTimeout { timeout, longest, extend } = self.options.timeout;
-        let mut what = format!("no answer to {}", self.request.method);
+        let mut what = format!("no response to {}", self.request.method);
         if let Some(subject) = &self.request.subject {
             what += &format!(" of {subject:?}");
         }
         what += &match extend {
-            true => format!(" within {timeout:?} of the last progress, or {longest:?} in all"),
+            true => format!(" within {timeout:?} of the last progress, or {longest:?} in total"),
             false => format!(" within {:?}", timeout.min(longest)),
         };
         Error::new(ErrorKind::Timeout, what)
@@ -485,7 +485,7 @@ impl CallRun {
             }
             let now = Instant::now();
             if now >= asking.deadline {
-                let what = "no answer to the server's input request in time, see `Limits::ask_timeout`";
+                let what = "no response to the server's input request in time, see `Limits::ask_timeout`";
                 return Some(Err(Error::new(ErrorKind::Timeout, what)));
             }
             if until.is_some_and(|until| until <= now) {
@@ -558,10 +558,10 @@ impl Core {
 fn unanswered(why: Declined) -> Error {
     match why {
         Declined::Undeclared(capability) => {
-            misbehaved(format!("the server asks for `{capability}`, which this client does not declare"))
+            misbehaved(format!("the server requires the capability `{capability}`, which this client does not declare"))
         }
         Declined::Refused(refusal) => {
-            let what = format!("the input request of the server was refused: {}", refusal.message);
+            let what = format!("the input request of the server was rejected: {}", refusal.message);
             Error::new(ErrorKind::Cancelled, what)
         }
         Declined::Invalid(what) => {

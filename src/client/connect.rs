@@ -155,7 +155,7 @@ impl Plan {
         if self.protocol == Some(Protocol::Stateless) {
             return Err(Error::new(
                 ErrorKind::PeerIncompatible,
-                "the server supports only session revisions, and this client is set to the modern era",
+                "the server supports only the session protocol, but this client is set to the stateless protocol",
             ));
         }
         self.session(core, revision, deadline, probe)

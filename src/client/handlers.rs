@@ -112,7 +112,7 @@ impl Question {
 impl Drop for Question {
     fn drop(&mut self) {
         if let Some(respond) = self.respond.take() {
-            respond(Err(&RpcError::new(code::INTERNAL, "The request was not answered")));
+            respond(Err(&RpcError::new(code::INTERNAL, "The client dropped the request without a response")));
         }
     }
 }

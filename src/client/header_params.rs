@@ -35,7 +35,7 @@ impl HeaderParams {
         for tool in result.get("tools").into_iter().flat_map(Value::items) {
             let found = found(tool).inspect_err(|bad| {
                 let name = tool.get("name").map_or("", Value::raw);
-                report(format!("the tool {name} is left out: {bad}"));
+                report(format!("the tool {name} is omitted: {bad}"));
             });
             let Some(name) = tool.get("name").and_then(Value::as_str) else { continue };
             let found = found.ok().filter(|found| !found.is_empty());

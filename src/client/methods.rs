@@ -311,7 +311,7 @@ fn collect<T>(
 ) -> Result<Vec<T>, Error> {
     let limits = &core.limits;
     let limit =
-        |what| Err(Error::new(ErrorKind::Limit, format!("the list has more {what} than `Limits` allow")));
+        |what| Err(Error::new(ErrorKind::Limit, format!("the list exceeds the limit of {what}")));
     let started = Instant::now();
     let mut bytes = 0;
     let mut all: Vec<T> = Vec::new();

@@ -148,13 +148,13 @@ impl Spec {
             (None, Some(url), _) if http => Ok(Spec::Url { url, headers: pairs("headers")? }),
             (Some(_), Some(_), _) => Err("has both `command` and `url`".to_owned()),
             (None, None, _) if value.get("serverUrl").is_some() => {
-                Err("`serverUrl` is not supported: use `url`".to_owned())
+                Err("unknown member `serverUrl`: use `url`".to_owned())
             }
             (None, None, _) => Err("needs `command` or `url`".to_owned()),
-            (Some(_), None, Some(kind)) => Err(format!("type {kind:?} has no `command`: allowed is stdio")),
+            (Some(_), None, Some(kind)) => Err(format!("`command` requires the type stdio, got {kind:?}")),
             (None, Some(_), kind) => {
                 let kind = kind.unwrap_or_default();
-                Err(format!("type {kind:?} has no `url`: allowed are http, streamable-http and sse"))
+                Err(format!("`url` requires the type http, streamable-http or sse, got {kind:?}"))
             }
         }
     }

@@ -37,8 +37,8 @@ impl TypedError {
 impl fmt::Display for TypedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pointer.as_str() {
-            "" => f.write_str("the value does not fit its type"),
-            pointer => write!(f, "the value at {pointer} does not fit its type"),
+            "" => f.write_str("the value does not match its type"),
+            pointer => write!(f, "the value at {pointer} does not match its type"),
         }
     }
 }

@@ -37,11 +37,11 @@ impl Form {
         for (at, field) in self.fields.iter().enumerate() {
             let name = &field.name;
             if self.fields.iter().take(at).any(|other| other.name == *name) {
-                return Some(format!("it has two fields {name:?}"));
+                return Some(format!("duplicate field {name:?}"));
             }
             if let FieldKind::One { options, .. } | FieldKind::Many { options } = &field.kind {
                 if options.is_empty() {
-                    return Some(format!("{name:?} has nothing to choose from"));
+                    return Some(format!("{name:?} has no choices"));
                 }
             }
             // Lengths and counts must not be negative.
@@ -55,14 +55,14 @@ impl Form {
                 .flatten()
                 .any(|bound| !(least..=f64::MAX).contains(&bound))
             {
-                return Some(format!("{name:?} has a bound that can be none"));
+                return Some(format!("{name:?} has an invalid bound"));
             }
             if field.least.zip(field.most).is_some_and(|(least, most)| least > most) {
                 return Some(format!("{name:?} has a lower bound above its upper one"));
             }
             if let Some(default) = &field.default {
                 if field.check(default.to_doc().root()).is_err() {
-                    return Some(format!("the default of {name:?} does not fit the field"));
+                    return Some(format!("the default of {name:?} does not match the field"));
                 }
             }
         }

@@ -207,13 +207,13 @@ impl Sampling {
             };
             let count = results().count();
             if count > 0 && (*role != Role::User || count != blocks.len()) {
-                return Some("a user message with a tool result holds nothing but tool results");
+                return Some("a user message with a tool result must contain only tool results");
             }
             if !open.is_empty() || count > 0 {
                 let answered = results().all(|id| open.contains(&id))
                     && open.iter().all(|id| results().any(|r| r == *id));
                 if !answered {
-                    return Some("every tool use is answered by a tool result in the next user message");
+                    return Some("every tool use must have a tool result in the next user message");
                 }
             }
             open = blocks
@@ -224,10 +224,10 @@ impl Sampling {
                 })
                 .collect();
             if !open.is_empty() && *role != Role::Assistant {
-                return Some("only the assistant uses tools");
+                return Some("only assistant messages may contain tool uses");
             }
         }
-        (!open.is_empty()).then_some("every tool use is answered by a tool result in the next user message")
+        (!open.is_empty()).then_some("every tool use must have a tool result in the next user message")
     }
 }
 

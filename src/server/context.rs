@@ -53,7 +53,7 @@ pub(crate) trait CallHost {
     /// Creates the key for `requestState` if there is none yet.
     ///
     /// # Errors
-    /// The system gave no random numbers.
+    /// The system provided no random numbers.
     fn need_sealer(&self) -> Result<(), Fault>;
 
     /// Returns whether the client does not read, so that messages for it are queued.
@@ -201,7 +201,7 @@ impl Context<'_> {
     /// or that the form is invalid. An answer that declines is not an error.
     pub fn elicit(&mut self, key: &str, form: Form) -> Result<FormResult, ToolError> {
         if let Some(fault) = form.fault() {
-            return Err(ToolError::new(format!("The form {key:?} cannot be right: {fault}")));
+            return Err(ToolError::new(format!("Invalid form {key:?}: {fault}")));
         }
         let doc = self.ask(key, AskRequest::Form(form))?;
         let action = Action::read(doc.root()).map_err(ToolError::new)?;
@@ -221,7 +221,7 @@ impl Context<'_> {
     ) -> Result<Action, ToolError> {
         let url = url.into();
         if !has_scheme(&url) || url.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(ToolError::new(format!("The address of {key:?} cannot be right: {url:?} is no URL")));
+            return Err(ToolError::new(format!("Invalid URL of {key:?}: {url:?}")));
         }
         let doc = self.ask(key, AskRequest::Url { message: message.into(), url })?;
         Action::read(doc.root()).map_err(ToolError::new)
@@ -238,14 +238,14 @@ impl Context<'_> {
             return Err(ToolError::new(why));
         }
         if let Some(flaw) = sampling.contents().find_map(meta::of_block) {
-            return Err(ToolError::new(format!("The _meta of a block in {key:?} {flaw}")));
+            return Err(ToolError::new(format!("Invalid request {key:?}: the _meta of a content block {flaw}")));
         }
         if let Some(flaw) = sampling.tools.iter().filter_map(|tool| tool.meta.as_ref()).find_map(meta::flaw) {
-            return Err(ToolError::new(format!("The _meta of a tool in {key:?} {flaw}")));
+            return Err(ToolError::new(format!("Invalid request {key:?}: the _meta of a tool {flaw}")));
         }
         let [a, b, c] = sampling.priorities;
         if [sampling.temperature, a, b, c].into_iter().flatten().any(|number| !number.is_finite()) {
-            return Err(ToolError::new(format!("The temperature or a priority of {key:?} is no number")));
+            return Err(ToolError::new(format!("Invalid request {key:?}: temperature and priorities must be finite numbers")));
         }
         self.ask(key, AskRequest::Sample(Box::new(sampling))).map(SampleResult::new)
     }
@@ -262,7 +262,7 @@ impl Context<'_> {
     pub(crate) fn ask(&mut self, key: &str, request: AskRequest) -> Result<Doc, ToolError> {
         if self.keys.iter().any(|known| known == key) {
             // One answer must not serve two questions.
-            return Err(ToolError::new(format!("The handler asks two questions under the key {key:?}")));
+            return Err(ToolError::new(format!("The handler sends two requests with the key {key:?}")));
         }
         self.keys.push(key.to_owned());
         if let Some(at) = self.answers.iter().position(|(name, _)| name == key) {
@@ -275,13 +275,13 @@ impl Context<'_> {
                         fits.and_then(|()| super::registry::validation::check_answer(&request, doc.root()));
                     fits.map_err(|why| {
                         ToolError::fault(Fault::InvalidParams(
-                            format!("The answer to {key:?} does not fit: {why}").into(),
+                            format!("Invalid response to {key:?}: {why}").into(),
                         ))
                     })?;
                     Ok(doc)
                 }
                 Some((_, Err(RpcError { message, .. }))) => {
-                    Err(ToolError::new(format!("The client refused {key:?}: {message}")))
+                    Err(ToolError::new(format!("The client rejected {key:?}: {message}")))
                 }
                 None => Err(ToolError::asked()),
             };

@@ -189,14 +189,14 @@ impl Handle {
     }
 
     pub(super) fn shared(&self) -> Result<Arc<Shared>, Error> {
-        self.shared.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "the server is gone"))
+        self.shared.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "the server has ended"))
     }
 
     /// The catalog of a server whose clients know that it completes arguments.
     fn completing(&self) -> Result<Arc<Shared>, Error> {
         let shared = self.shared()?;
         if !shared.catalog.capabilities().completions {
-            let why = "clients were not told of completions: call Server::completions_may_change first";
+            let why = "completions were not announced to clients: call Server::completions_may_change first";
             return Err(Error::new(ErrorKind::Misuse, why));
         }
         Ok(shared)
@@ -325,7 +325,7 @@ fn check_uri(uri: &str) -> Result<(), Error> {
         None => Ok(()),
         Some((at, c)) => {
             let what =
-                format!("{uri:?} is no URI: {c:?} at byte {at} has to be percent-encoded (RFC 3986 §2)");
+                format!("invalid URI {uri:?}: {c:?} at byte {at} must be percent-encoded (RFC 3986 §2)");
             Err(Error::new(ErrorKind::Invalid, what))
         }
     }

@@ -93,7 +93,7 @@ impl ToolArguments for Json {
 /// Result type of a tool's handler.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a tool",
-    note = "give text, `Json`, a type made by `record!`, `Structured(…)` around other types, or a `ToolOutput`"
+    note = "return text, `Json`, a type defined with `record!`, `Structured(…)` around other types, or a `ToolOutput`"
 )]
 pub trait ToolResult: 'static {
     /// The schema of the structured result, for a tool without

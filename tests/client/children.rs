@@ -373,5 +373,5 @@ fn an_endless_line_costs_the_call_its_time() {
     let request = client.request_tool("x", json!({})).timeout(Duration::from_millis(300));
     let error = request.wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    assert_eq!(error.to_string(), "no answer to tools/call of \"x\" within 300ms");
+    assert_eq!(error.to_string(), "no response to tools/call of \"x\" within 300ms");
 }

@@ -1,4 +1,4 @@
-//! Questions that cannot be right: the handler is told why, and no client is asked.
+//! Invalid requests to the client: the handler gets the reason, and the client gets nothing.
 
 use std::thread;
 use std::time::Duration;
@@ -36,18 +36,18 @@ fn outcome(
 #[test]
 fn forms_that_nobody_can_fill_in_are_refused() {
     for (field, why) in [
-        (Field::choice("c", Vec::<String>::new()), "\"c\" has nothing to choose from"),
+        (Field::choice("c", Vec::<String>::new()), "\"c\" has no choices"),
         (Field::integer("c").least(5).most(1), "\"c\" has a lower bound above its upper one"),
-        (Field::number("c").least(f64::NAN), "\"c\" has a bound that can be none"),
-        (Field::number("c").most(f64::INFINITY), "\"c\" has a bound that can be none"),
-        (Field::text("c").least(-1), "\"c\" has a bound that can be none"),
-        (Field::choices("c", ["a"]).most(-1), "\"c\" has a bound that can be none"),
-        (Field::choice("c", ["a"]).default("b"), "the default of \"c\" does not fit the field"),
-        (Field::text("twice"), "it has two fields \"twice\""),
+        (Field::number("c").least(f64::NAN), "\"c\" has an invalid bound"),
+        (Field::number("c").most(f64::INFINITY), "\"c\" has an invalid bound"),
+        (Field::text("c").least(-1), "\"c\" has an invalid bound"),
+        (Field::choices("c", ["a"]).most(-1), "\"c\" has an invalid bound"),
+        (Field::choice("c", ["a"]).default("b"), "the default of \"c\" does not match the field"),
+        (Field::text("twice"), "duplicate field \"twice\""),
     ] {
         let form = Form::new("f").field(Field::boolean("twice")).field(field);
         let said = outcome(move |ctx| ctx.elicit("key", form.clone()).map(drop));
-        assert_eq!(said, format!("The form \"key\" cannot be right: {why}"));
+        assert_eq!(said, format!("Invalid form \"key\": {why}"));
     }
     for field in
         [Field::integer("c").least(-5).most(-1), Field::number("c").least(f64::MIN), Field::text("c").most(0)]
@@ -63,7 +63,7 @@ fn pages_without_an_address_are_refused() {
         ["", "example.org", "//example.org/", "1https://example.org", "https://example.org/a b", "a:\n"]
     {
         let said = outcome(move |ctx| ctx.elicit_url("key", "m", url).map(drop));
-        assert_eq!(said, format!("The address of \"key\" cannot be right: {url:?} is no URL"));
+        assert_eq!(said, format!("Invalid URL of \"key\": {url:?}"));
     }
     let said = outcome(|ctx| ctx.elicit_url("key", "m", "https://example.org/?a=%20").map(drop));
     assert_eq!(said, "input_required");
@@ -73,9 +73,9 @@ fn pages_without_an_address_are_refused() {
 fn requests_for_messages_that_no_client_may_read_are_refused() {
     let tool = Tool::new("t").meta(json!({"dev.mcp/x": 1}));
     for (sampling, why) in [
-        (Sampling::new(1).tool(tool), "The _meta of a tool in \"key\" has a member"),
-        (Sampling::new(1).temperature(f64::NAN), "of \"key\" is no number"),
-        (Sampling::new(1).priorities(None, None, Some(f64::INFINITY)), "of \"key\" is no number"),
+        (Sampling::new(1).tool(tool), "Invalid request \"key\": the _meta of a tool has a member"),
+        (Sampling::new(1).temperature(f64::NAN), "temperature and priorities must be finite numbers"),
+        (Sampling::new(1).priorities(None, None, Some(f64::INFINITY)), "temperature and priorities must be finite numbers"),
     ] {
         let said = outcome(move |ctx| ctx.sample("key", sampling.clone().user("hello")).map(drop));
         assert!(said.contains(why), "{said}");
@@ -90,5 +90,5 @@ fn a_prompt_has_no_two_arguments_of_one_name() {
     let prompt = Prompt::new("p").argument(Argument::optional("a")).argument(Argument::required("a"));
     let error = server.prompt(prompt, |_, _| Ok(PromptOutput::new())).err().expect("refused");
     assert_eq!(error.kind(), ErrorKind::Misuse);
-    assert!(error.to_string().contains("two arguments \"a\""), "{error}");
+    assert!(error.to_string().contains("the argument \"a\" twice"), "{error}");
 }

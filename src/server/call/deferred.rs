@@ -130,7 +130,7 @@ impl Deferred {
         delegate.watch(
             vec![uri],
             Box::new(move |watched| {
-                let lost = || Err(ToolError::new("the subscription was given up"));
+                let lost = || Err(ToolError::new("the handler dropped the subscription"));
                 let result = watched.into_iter().next().map_or_else(lost, |(_, result)| result);
                 self.finish(result.map(|()| Outcome::Empty));
             }),
@@ -179,7 +179,7 @@ impl Deferred {
         job.answers = vec![(NOTE.to_owned(), Ok(note.to_doc()))];
         let core = Arc::clone(&job.conn.core);
         if let Err(refused) = core.pool.try_submit(job) {
-            refused.job.settle(CallResult::Fault(Fault::Internal("The server takes no more calls")));
+            refused.job.settle(CallResult::Fault(Fault::Internal("The server is shutting down")));
         }
     }
 }
@@ -187,7 +187,7 @@ impl Deferred {
 impl Drop for Deferred {
     fn drop(&mut self) {
         if let Some(job) = self.job.take() {
-            job.settle(CallResult::Fault(Fault::Internal("The call was given up")));
+            job.settle(CallResult::Fault(Fault::Internal("The handler dropped the deferred call")));
         }
         // Last, so that shutdown waits for the response.
         self.shared.deferred.fetch_sub(1, Ordering::SeqCst);

@@ -137,7 +137,7 @@ pub(crate) struct Running {
 /// Reason why a call is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Another request with this id is still open.
+    /// Another request with this id is in flight.
     Duplicate,
     /// The documents of the calls in flight take too much memory; see [`InFlight::wait_for_room`].
     NoRoom,

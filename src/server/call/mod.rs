@@ -257,7 +257,7 @@ fn run<'c>(
                 (ToolHandler::Pooled(handler), _) => handler(ctx, arguments),
                 (ToolHandler::Inline(_), Some(handler)) => handler(ctx, arguments),
                 (ToolHandler::Inline(_), None) => {
-                    Err(ToolError::fault(Fault::Internal("This tool runs only on the thread that serves")))
+                    Err(ToolError::fault(Fault::Internal("The tool can run only on the thread that serves")))
                 }
             }
         }
@@ -285,7 +285,7 @@ fn run<'c>(
             let uri = doc.at(uri).as_str().unwrap_or_default().to_owned();
             Ok(Outcome::Deferred(Box::new(move |deferred| deferred.subscribe(uri))))
         }
-        _ => Err(ToolError::fault(Fault::Internal("The request and its handler do not belong together"))),
+        _ => Err(ToolError::fault(Fault::Internal("The handler does not match the request"))),
     }
 }
 
@@ -310,12 +310,12 @@ fn check(target: &Target, mut outcome: Outcome) -> CallResult {
     if let (Target::Tool(entry), Outcome::Tool(output)) = (target, &outcome) {
         if entry.entry.tool.output_schema.is_some() && !output.is_error {
             let Some(structured) = &output.structured else {
-                return CallResult::Fault(Fault::Internal("The tool gave no structured result"));
+                return CallResult::Fault(Fault::Internal("The tool returned no structured result"));
             };
             if let Some(check) = &entry.entry.output {
                 if check.check(structured.to_doc().root()).is_err() {
                     return CallResult::Fault(Fault::Internal(
-                        "The tool's result does not fit its output schema",
+                        "The tool's result does not match its output schema",
                     ));
                 }
             }
@@ -333,7 +333,7 @@ pub(crate) fn failed(scope: &CallScope<'_>, failure: ToolError, asks: Vec<Ask>) 
     let tool = matches!(scope.query.operation, Operation::CallTool { .. });
     match failure.into_reason() {
         Reason::Asked if asks.is_empty() => {
-            CallResult::Fault(Fault::Internal("The handler waits for nothing"))
+            CallResult::Fault(Fault::Internal("The handler returned early without a request to the client"))
         }
         Reason::Asked => CallResult::Asked(asks),
         Reason::Text(text) if tool => CallResult::Done(Outcome::Tool(ToolOutput::failed(text))),
@@ -344,7 +344,7 @@ pub(crate) fn failed(scope: &CallScope<'_>, failure: ToolError, asks: Vec<Ask>) 
         Reason::Fault(Fault::MissingCapability(needed))
             if tool && scope.era.questions() == Questions::Requests =>
         {
-            let mut text = "This client cannot be asked what the tool needs to know: it lacks ".to_owned();
+            let mut text = "This tool sends a request to the client, which lacks the capability ".to_owned();
             text.push_str(era::capability(needed));
             CallResult::Done(Outcome::Tool(ToolOutput::failed(text)))
         }

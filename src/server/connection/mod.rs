@@ -316,7 +316,7 @@ impl Connection {
             let permit = if full { None } else { ParkPermit::take(&self.core) };
             let Some(permit) = permit else {
                 drop(parked);
-                let fault = Fault::Internal("Too many calls wait for the answers of clients");
+                let fault = Fault::Internal("Too many calls wait for responses of clients");
                 return self.finish(&job, Reply::Fault(&fault));
             };
             let mut open = Vec::with_capacity(asks.len());
@@ -394,7 +394,7 @@ impl Connection {
         }
         let kept = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>();
         if answer.as_ref().is_ok_and(|doc| kept + doc.memory() > self.core.limits.in_flight_bytes) {
-            answer = Err(RpcError::new(code::INTERNAL, "the answer is too large to be kept"));
+            answer = Err(RpcError::new(code::INTERNAL, "the response exceeds the memory limit for calls in flight"));
         }
         let mut at = None;
         for (place, call) in parked.calls.iter().enumerate() {
@@ -441,9 +441,9 @@ impl Connection {
         };
         let (parked, late): (Vec<_>, Vec<_>) = late.into_iter().partition(parked);
         let (started, queued) = late.into_iter().partition(|running| running.call.has_started());
-        self.give_up(parked, "The client's answer did not come in time");
-        self.give_up(started, "The call was not finished within the server's deadline");
-        self.give_up(queued, "The call never started: until the server's deadline all workers were busy");
+        self.give_up(parked, "The client did not respond in time");
+        self.give_up(started, "The call did not finish before its deadline");
+        self.give_up(queued, "The call did not start before its deadline: all workers were busy");
     }
 
     /// Cancels calls and answers them instead of their handlers.
@@ -475,7 +475,7 @@ impl Connection {
         let stuck: Vec<Arc<Call>> =
             lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
         let stuck = stuck.iter().filter_map(|call| self.calls.take(call)).collect();
-        self.give_up(stuck, "The input ended, or the server stopped, before the client's answer came");
+        self.give_up(stuck, "The input ended, or the server stopped, before the client responded");
     }
 
     /// Removes a call that the caller of this function answers. Returns `false` if another party

@@ -55,7 +55,7 @@ impl Dispatcher<dyn InlineTools> {
         };
         let result = match self.inline.tool(place) {
             _ if self.conn.is_taken(doc.at(call.query.id)) => CallResult::Fault(duplicate()),
-            None => CallResult::Fault(Fault::Internal("This tool runs only on the thread that serves")),
+            None => CallResult::Fault(Fault::Internal("The tool can run only on the thread that serves")),
             Some(handler) => {
                 let scope = CallScope {
                     conn: &self.conn,

@@ -19,7 +19,7 @@ use crate::server::registry::{Describe, Listed, Registry, Table, ToolEntry};
 static NOTHING: Completion = Completion::none();
 
 pub(crate) fn duplicate() -> Fault {
-    Fault::InvalidRequest("Another request with this id is still open".into())
+    Fault::InvalidRequest("Another request with this id is in flight".into())
 }
 
 /// Rejects a method whose capability the server does not have.
@@ -181,7 +181,7 @@ impl Dispatcher<dyn InlineTools> {
                 gate(offer.prompts, request)?;
                 self.page(era, query, List::Prompts, at(cursor), request, PLAIN, |r| &r.prompts)
             }
-            _ => Err(Fault::Internal("Not a list")),
+            _ => Err(Fault::Internal("The operation is not a list")),
         }
     }
 
@@ -310,7 +310,7 @@ impl Dispatcher<dyn InlineTools> {
             }
             if session.subscriptions.len() >= most {
                 return Err(Fault::InvalidParams(
-                    format!("At most {most} resources can be subscribed to").into(),
+                    format!("At most {most} resources may be subscribed").into(),
                 ));
             }
             self.subscribable(session.subscriptions.iter().map(String::len).sum::<usize>() + uri.len())?;
@@ -340,7 +340,7 @@ impl Dispatcher<dyn InlineTools> {
     fn subscribable(&self, bytes: usize) -> Result<(), Fault> {
         match self.core.limits.subscription_bytes {
             most if bytes > most => Err(Fault::InvalidParams(
-                format!("The URIs that are subscribed to have more than {most} bytes").into(),
+                format!("The subscribed URIs have more than {most} bytes").into(),
             )),
             _ => Ok(()),
         }

@@ -251,10 +251,10 @@ impl Dispatcher<dyn InlineTools> {
             session.as_ref().is_some_and(|s| self.core.eras.legacy.is_some_and(|era| era.batches(s)))
         };
         let fault = match messages.len() {
-            _ if !accepted => "Batches of messages are not accepted",
-            0 => "The batch holds no message",
+            _ if !accepted => "Batches are not supported in this revision",
+            0 => "The batch is empty",
             1..=BATCH_MESSAGES => return Action::Batch,
-            _ => "The batch holds too many messages",
+            _ => "The batch has too many messages",
         };
         Action::Reply(self.reject(None, &Fault::InvalidRequest(fault.into())))
     }

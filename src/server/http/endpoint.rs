@@ -147,7 +147,7 @@ impl Endpoint {
                 if let Action::Resume(job) = action {
                     // The pool reserves room for parked calls.
                     if let Err(Refused { job, .. }) = self.core.pool.try_submit(*job) {
-                        connection.refuse(&job.call, "The server takes no more calls");
+                        connection.refuse(&job.call, "The server is shutting down");
                     }
                 }
                 Rejection::new(202).send(&responder);

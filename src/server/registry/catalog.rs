@@ -88,7 +88,7 @@ impl Catalog {
         if announced {
             return Ok(());
         }
-        let why = format!("clients were not told that this can change: call Server::{method} first");
+        let why = format!("this change was not announced to clients: call Server::{method} first");
         Err(Error::new(ErrorKind::Misuse, why))
     }
 }

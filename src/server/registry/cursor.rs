@@ -40,7 +40,7 @@ pub(crate) fn place(list: List, cursor: Option<&str>) -> Result<u64, Fault> {
     let bytes = Base64UrlUnpadded::decode_vec(cursor.get(..13).unwrap_or(cursor)).unwrap_or_default();
     match <[u8; 9]>::try_from(bytes) {
         Ok([sort, number @ ..]) if sort == letter(list) => Ok(u64::from_be_bytes(number)),
-        _ => Err(Fault::InvalidParams("cursor is none that this server gave out".into())),
+        _ => Err(Fault::InvalidParams("cursor is not valid: it must come from a list of this server".into())),
     }
 }
 

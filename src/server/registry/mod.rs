@@ -232,7 +232,7 @@ impl<T: Describe> Table<T> {
 
     fn add(&mut self, entry: T) -> Result<(), Error> {
         match self.position(entry.name()) {
-            Ok(_) => Err(Error::new(ErrorKind::Misuse, format!("{:?} is registered already", entry.name()))),
+            Ok(_) => Err(Error::new(ErrorKind::Misuse, format!("{:?} is already registered", entry.name()))),
             Err(at) => {
                 self.order.insert(at, self.entries.len() as u32);
                 self.next += 1;
@@ -371,7 +371,7 @@ impl Registry {
 
     pub(crate) fn add_resource(&mut self, resource: Resource, read: Arc<ReadFn>) -> Result<(), Error> {
         if !has_scheme(&resource.uri) {
-            return Err(invalid(format!("{:?} is no URI: it has no scheme (RFC 3986 §3)", resource.uri)));
+            return Err(invalid(format!("invalid URI {:?}: missing scheme (RFC 3986 §3)", resource.uri)));
         }
         self.resources.add(ResourceEntry { resource, read })
     }
@@ -391,12 +391,12 @@ impl Registry {
 
     pub(crate) fn add_prompt(&mut self, prompt: Prompt, fill: Arc<PromptFn>) -> Result<(), Error> {
         if prompt.name.is_empty() {
-            return Err(invalid("a prompt needs a name".to_owned()));
+            return Err(invalid("the name of a prompt must not be empty".to_owned()));
         }
         for (at, argument) in prompt.arguments.iter().enumerate() {
             if prompt.arguments.iter().take(at).any(|other| other.name == argument.name) {
                 return Err(misuse(format!(
-                    "prompt {:?} has two arguments {:?}",
+                    "prompt {:?} has the argument {:?} twice",
                     prompt.name, argument.name
                 )));
             }
@@ -531,7 +531,7 @@ fn compile(
     }
     if object_root && root.get("type").and_then(Value::as_str) != Some("object") {
         return Err(invalid(format!(
-            "the {which} schema of tool {tool:?} must say \"type\":\"object\" at its root"
+            "the {which} schema of tool {tool:?} must have \"type\":\"object\" at its root"
         )));
     }
     match compiler.map(|c| c.compile(root)) {

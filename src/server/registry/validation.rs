@@ -62,7 +62,7 @@ pub(crate) fn check_answer(request: &AskRequest, answer: Value<'_>) -> Result<()
             for block in blocks.filter(|b| b.get("type").and_then(Value::as_str) == Some("tool_use")) {
                 let name = block.get("name").and_then(Value::as_str).unwrap_or_default();
                 let Some(tool) = sampling.tools.iter().find(|t| t.name == name) else {
-                    return Err(format!("the tool {name:?} was not offered"));
+                    return Err(format!("the tool {name:?} is not among the tools of the request"));
                 };
                 if let (Some(schema), Some(input)) = (&tool.input_schema, block.get("input")) {
                     let schema = options.parse(schema.as_str()).map_err(|e| e.to_string())?;

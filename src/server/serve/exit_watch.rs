@@ -110,7 +110,7 @@ impl ExitWatch {
         if self.conn.is_reading() || self.conn.busy() {
             self.active = now;
         } else if now - self.active >= limits.idle_exit {
-            self.stop("no message arrived for a long time, so this server ends; limit: idle_exit");
+            self.stop("the server was idle for too long, so this server ends; limit: idle_exit");
         }
     }
 

@@ -124,7 +124,7 @@ fn threaded(parts: Parts, link: Link, stdin: Option<StdinProbe>) -> Result<(), E
 fn all_sent(conn: &Connection, ended: Ended) -> Result<(), Error> {
     match conn.sink.failure() {
         Some(error) if ended == Ended::Stopped && error.kind() == std::io::ErrorKind::TimedOut => Ok(()),
-        Some(error) => Err(Error::new(ErrorKind::Io, "the answers cannot be written").with_source(error)),
+        Some(error) => Err(Error::new(ErrorKind::Io, "the responses cannot be written").with_source(error)),
         None => Ok(()),
     }
 }

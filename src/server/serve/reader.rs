@@ -228,7 +228,7 @@ impl Reader<'_> {
     /// left for it.
     #[cold]
     fn refuse(&self, job: &Job) {
-        self.conn.refuse(&job.call, "The server takes no more calls");
+        self.conn.refuse(&job.call, "The server is shutting down");
     }
 }
 

@@ -199,11 +199,11 @@ impl Core {
     /// Creates the sealer if there is none.
     ///
     /// # Errors
-    /// The system gave no random numbers.
+    /// The system provided no random numbers.
     pub(crate) fn need_sealer(&self) -> Result<(), Fault> {
         if self.sealer.get().is_none() {
             let mut key = [0; 32];
-            getrandom::fill(&mut key).map_err(|_| Fault::Internal("The system gave no random numbers"))?;
+            getrandom::fill(&mut key).map_err(|_| Fault::Internal("The system provided no random numbers"))?;
             self.sealer.get_or_init(|| Sealer::own(key));
         }
         Ok(())
@@ -218,12 +218,12 @@ impl Core {
         answers: &Answers,
     ) -> Result<String, Fault> {
         // Set by the question that led here.
-        let sealer = self.sealer.get().ok_or(Fault::Internal("Nothing was asked"))?;
+        let sealer = self.sealer.get().ok_or(Fault::Internal("The call has no request to the client"))?;
         let time = self.limits.ask_timeout;
         let state = sealer.seal(principal.unwrap_or_default(), request(query, doc), time, answers);
         if state.len() > self.limits.state_bytes {
             return Err(Fault::Internal(
-                "The answers to this call's questions are too large to be carried along",
+                "The client's responses for this call are too large for a requestState",
             ));
         }
         Ok(state)

@@ -198,7 +198,7 @@ impl Transport for StreamTransport {
 
     fn close(&self, deadline: Instant) {
         let running = lock(&self.running).take();
-        let closed = self.over.set(Failure::Closed("this side closed the connection".to_owned()));
+        let closed = self.over.set(Failure::Closed("the connection was closed by this side".to_owned()));
         // The remaining output of the peer is read, and pending frames are written.
         self.handoff.end();
         self.writer.close(deadline);

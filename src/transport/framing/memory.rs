@@ -189,7 +189,7 @@ impl FrameSink for MemorySink {
 #[cfg(feature = "client")]
 impl crate::transport::client::stream::FrameWriter for MemorySink {
     fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure> {
-        let gone = || Failure::Closed("the peer is gone".to_owned());
+        let gone = || Failure::Closed("the peer has closed the connection".to_owned());
         let sender = self.sender().filter(|_| !self.closed()).ok_or_else(gone)?;
         // If there is room the frame is sent even after the deadline.
         let frame = match sender.try_send(frame.to_vec()) {

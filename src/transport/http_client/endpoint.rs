@@ -103,7 +103,7 @@ impl Endpoint {
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") if cfg!(feature = "tls") => {}
-            Some("https") => return Err(bad("https needs the feature `tls`, which this build lacks")),
+            Some("https") => return Err(bad("https requires the feature `tls`, which this build lacks")),
             _ => return Err(bad("it must begin with http:// or https://")),
         }
         let Some(authority) = uri.authority().filter(|a| !a.host().is_empty()) else {

@@ -247,7 +247,7 @@ impl Route<'_> {
         }
         let why = challenge.unwrap_or(words);
         let message =
-            format!("the server refused with status {status}{}{why}", if why.is_empty() { "" } else { ": " });
+            format!("the server rejected the request with status {status}{}{why}", if why.is_empty() { "" } else { ": " });
         Err(Failure::Refused { status, message })
     }
 
@@ -302,7 +302,7 @@ impl Route<'_> {
                         fruitless.connection(false);
                         if refusals >= self.shared.refusals {
                             return Err(interrupted(
-                                "the stream ended before the response, and nobody listens at the address any more",
+                                "the stream ended before the response, and the server refuses connections",
                             ));
                         }
                     }

@@ -75,8 +75,8 @@ fn the_first_value_that_does_not_fit_is_named() {
         assert_eq!(e.pointer(), pointer, "{text}");
     }
     let shown = |text: &str| read(text).unwrap_err().to_string();
-    assert_eq!(shown("[]"), "the value does not fit its type");
-    assert_eq!(shown("{\"name\":1}"), "the value at /name does not fit its type");
+    assert_eq!(shown("[]"), "the value does not match its type");
+    assert_eq!(shown("{\"name\":1}"), "the value at /name does not match its type");
 }
 
 #[test]

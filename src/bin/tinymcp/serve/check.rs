@@ -73,7 +73,7 @@ pub(crate) fn run(paths: &[PathBuf]) -> Result<u8> {
         0 => "no problems".to_owned(),
         n => counted(n, "problem"),
     };
-    let more = if status == 2 { "; more checks run when they are mended" } else { "" };
+    let more = if status == 2 { "; more checks run once these are corrected" } else { "" };
     text.push_str(&format!("{contents}: {number}{more}\n"));
     out(text.as_bytes()).map(|()| status)
 }

@@ -44,7 +44,7 @@ impl Shared {
     /// State of a server with this number of threads for calls.
     ///
     /// # Errors
-    /// The system gave no random numbers.
+    /// The system provided no random numbers.
     pub(crate) fn new(threads: usize) -> crate::Result<Shared> {
         let places = WaitingPlaces { free: AtomicUsize::new(threads / 2) };
         let mut secret = [0; 32];
@@ -150,7 +150,7 @@ impl Handler {
         match schema.check(structured.to_doc().root()) {
             Ok(()) => output,
             Err(violation) => {
-                ToolOutput::failed(format!("the output does not fit `outputSchema`: {violation}"))
+                ToolOutput::failed(format!("the output does not match `outputSchema`: {violation}"))
             }
         }
     }

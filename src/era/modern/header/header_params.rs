@@ -89,7 +89,7 @@ pub(crate) fn mirrors(schema: Value<'_>) -> Result<Vec<Mirror>, BadAnnotation> {
                 open.extend(schema.items().map(Part::Loose));
                 walk(schema, &mut open);
                 if let Some(annotation) = schema.get(ANNOTATION) {
-                    return Err(bad(annotation, "only properties reached through `properties` can have it"));
+                    return Err(bad(annotation, "only properties reached through `properties` may have it"));
                 }
                 if let Some(map) = schema.get("properties") {
                     open.push(Part::LooseMap(map));
@@ -100,7 +100,7 @@ pub(crate) fn mirrors(schema: Value<'_>) -> Result<Vec<Mirror>, BadAnnotation> {
                 if let Some(annotation) = schema.get(ANNOTATION) {
                     let header = header(schema, annotation, place)?;
                     if found.len() == MOST {
-                        return Err(bad(annotation, "too many of one tool"));
+                        return Err(bad(annotation, "the tool has too many"));
                     }
                     if found.iter().any(|(_, m)| m.header.eq_ignore_ascii_case(&header)) {
                         return Err(bad(annotation, "used twice"));
@@ -137,14 +137,14 @@ fn walk<'d>(schema: Value<'d>, open: &mut Vec<Part<'d>>) {
 /// The header of an annotated property.
 fn header(schema: Value<'_>, annotation: Value<'_>, place: Option<usize>) -> Result<Box<str>, BadAnnotation> {
     if place.is_none() {
-        return Err(bad(annotation, "the arguments as a whole cannot have it"));
+        return Err(bad(annotation, "the root of the input schema must not have it"));
     }
     let Some(name) = annotation.as_str() else { return Err(bad(annotation, "not a string")) };
     if name.is_empty() || !name.bytes().all(is_token) {
-        return Err(bad(annotation, "not a token that a header's name can end with"));
+        return Err(bad(annotation, "must be a token of RFC 9110, as part of a header name"));
     }
     if !matches!(schema.get("type").and_then(Value::as_str), Some("string" | "integer" | "boolean")) {
-        return Err(bad(annotation, "only strings, integers and booleans can have it"));
+        return Err(bad(annotation, "only strings, integers and booleans may have it"));
     }
     Ok(format!("{PARAM}{name}").into())
 }
@@ -210,10 +210,10 @@ impl Mirror {
         match (header, self.argument(arguments)) {
             (None, None) => Ok(()),
             (None, Some(_)) => Err("is missing"),
-            (Some(_), None) => Err("mirrors an argument that is not there"),
+            (Some(_), None) => Err("must be absent, because the call omits the argument"),
             (Some(header), Some(argument)) => {
                 let text = decode(header).ok_or("is malformed")?;
-                if agrees(&text, argument) { Ok(()) } else { Err("differs from the argument") }
+                if agrees(&text, argument) { Ok(()) } else { Err("does not match the argument") }
             }
         }
     }

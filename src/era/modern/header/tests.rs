@@ -118,9 +118,9 @@ fn valid_annotations_are_found_in_order() {
 fn bad_annotations_make_the_tool_invalid() {
     let string = r#"{"type":"string","x-mcp-header":"A"}"#;
     let property = |schema: &str| format!(r#"{{"properties":{{"p":{schema}}}}}"#);
-    let token = "not a token that a header's name can end with";
-    let kinds = "only strings, integers and booleans can have it";
-    let place = "only properties reached through `properties` can have it";
+    let token = "must be a token of RFC 9110, as part of a header name";
+    let kinds = "only strings, integers and booleans may have it";
+    let place = "only properties reached through `properties` may have it";
     let mut table = vec![
         (property(r#"{"type":"string","x-mcp-header":""}"#), token),
         (property(r#"{"type":"string","x-mcp-header":"My Region"}"#), token),
@@ -135,7 +135,7 @@ fn bad_annotations_make_the_tool_invalid() {
         (property(r#"{"type":"null","x-mcp-header":"A"}"#), kinds),
         (property(r#"{"type":["string","null"],"x-mcp-header":"A"}"#), kinds),
         (property(r#"{"x-mcp-header":"A"}"#), kinds),
-        (r#"{"type":"string","x-mcp-header":"A"}"#.into(), "the arguments as a whole cannot have it"),
+        (r#"{"type":"string","x-mcp-header":"A"}"#.into(), "the root of the input schema must not have it"),
         (
             r#"{"properties":{"a":{"type":"string","x-mcp-header":"Re"},
                 "b":{"type":"object","properties":{"c":{"type":"string","x-mcp-header":"rE"}}}}}"#
@@ -168,7 +168,7 @@ fn a_schema_of_any_size_is_walked_without_recursion() {
     let many =
         |n: usize| format!(r#"{{"properties":{{{}}}}}"#, (0..n).map(one).collect::<Vec<_>>().join(","));
     assert_eq!(found(&many(MOST)).unwrap().len(), MOST);
-    assert_eq!(found(&many(MOST + 1)), Err("too many of one tool".to_owned()));
+    assert_eq!(found(&many(MOST + 1)), Err("the tool has too many".to_owned()));
 }
 
 #[test]

@@ -61,14 +61,14 @@ fn kinds(element: &Text, properties: Value<'_>, warn: &mut dyn FnMut(String)) {
             Some("boolean") | None if is_flag => {}
             Some(_) if is_flag => {
                 warn(format!(
-                    "`{{?{name}:TEXT}}` is for booleans: the text is inserted only if `{name}` is true"
+                    "`{{?{name}:TEXT}}` requires a boolean, and `{name}` is not one"
                 ));
             }
             Some("array") if element.spread().is_none() => {
                 warn(format!("`{name}` is a list: write `{{{name}...}}`, one argument for each item"));
             }
             Some(other) if other != "array" && element.spread().is_some() => {
-                warn(format!("`{name}` is no list: write `{{{name}}}` without `...`"));
+                warn(format!("`{name}` is not a list: write `{{{name}}}` without `...`"));
             }
             _ => {}
         }

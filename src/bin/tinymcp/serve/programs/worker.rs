@@ -197,7 +197,7 @@ impl Pool {
             Err(Failure::TimedOut) => {
                 worker.terminate();
                 let time = seconds(timeout);
-                Err(ToolError::new(format!("the program did not answer within {time} and was killed")))
+                Err(ToolError::new(format!("the program did not respond within {time} and was killed")))
             }
             Err(Failure::Broken(reason)) => {
                 let reason = match reason {
@@ -208,7 +208,7 @@ impl Pool {
                             .launch
                             .sandbox_note(status)
                             .map_or_else(String::new, |note| format!(" {note}"));
-                        format!("{} before it answered{note}", describe(status))
+                        format!("{} before it responded{note}", describe(status))
                     }
                 };
                 self.failed(&reason);

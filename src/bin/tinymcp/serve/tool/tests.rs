@@ -263,7 +263,7 @@ fn results_that_do_not_fit_the_schema_are_errors() {
         assert_eq!(answer.root().pointer("/result/isError").map(Value::raw), Some("true"), "{tool}");
         let text = fixture.call(tool, "{}");
         assert!(
-            text.starts_with("the output does not fit `outputSchema`: ") && text.contains(reason),
+            text.starts_with("the output does not match `outputSchema`: ") && text.contains(reason),
             "{text}"
         );
     }

@@ -15,7 +15,7 @@ fn arguments_are_compared_with_their_uses() {
             r#""run": ["cat", "--x={a...}", "{b}"], "stdin": "{l}""#,
             &["`a` is no list: write `{a}` without `...`"],
         ),
-        (r#""run": ["cat", "{?a:--a}", "{b}", "--", "{l...}"]"#, &["`{?a:TEXT}` is for booleans"]),
+        (r#""run": ["cat", "{?a:--a}", "{b}", "--", "{l...}"]"#, &["`{?a:TEXT}` requires a boolean"]),
     ] {
         let mut found = Folder::new("usage", &tool(&format!("{members}, {input}"))).warnings();
         found.retain(|w| w.contains(" is not used") || w.contains(" list: ") || w.contains("booleans"));

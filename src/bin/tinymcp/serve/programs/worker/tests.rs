@@ -124,7 +124,7 @@ fn one_process_answers_many_calls() {
 fn a_failed_process_is_replaced() {
     let fixture = Fixture::new("worker-failures", r#""concurrency": 1"#);
     let table = [
-        ("end", "the program exited with status 7 before it answered"),
+        ("end", "the program exited with status 7 before it responded"),
         ("noise", "the program wrote an invalid line: expected a value: oops"),
         ("list", "the program wrote an invalid line: not an object: [1]"),
         ("other", "invalid line: expected `result`, `error` or a number `progress`: {\\\"answer\\\": 1}"),
@@ -173,7 +173,7 @@ fn timeouts_and_cancellation_kill_the_group() {
     let fixture = Fixture::new("worker-timeout", r#""concurrency": 1, "timeout": 0.2"#);
     let pid = fixture.pid();
     let error = fixture.call("hang").unwrap_err();
-    assert!(error.contains("the program did not answer within 0.2 s and was killed"), "{error}");
+    assert!(error.contains("the program did not respond within 0.2 s and was killed"), "{error}");
     assert!(ended(&pid));
     let fixture = Fixture::new("worker-cancel", r#""concurrency": 1"#);
     let pid = fixture.pid();
@@ -194,7 +194,7 @@ fn repeated_failures_make_calls_fail_at_once() {
         if error.contains("is started again") {
             break error;
         }
-        assert!(error.contains("before it answered"), "{error}");
+        assert!(error.contains("before it responded"), "{error}");
         calls += 1;
     };
     // Pauses of 100, 200, 400 and 800 ms are waited for, 1600 ms is too long.
