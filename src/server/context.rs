@@ -1,22 +1,22 @@
 //! Context of a running handler: progress, log entries, cancellation, and requests to the client.
 //!
-//! A method that asks the client returns the answer if the call already has it. Otherwise it
-//! returns a [`ToolError`] that the handler passes on with `?`; the client is asked, and **the
-//! handler runs again from the start** when the answers have arrived. So side effects come after
-//! the answers. Questions before the first `?` are sent together:
+//! A method that sends a request to the client returns the response if the call already has it.
+//! Otherwise it returns a [`ToolError`], which the handler must return with `?`. The request is then
+//! sent. When the responses have arrived, **the handler runs again from the start**, so put side
+//! effects after these calls. Requests before the first `?` are sent together:
 //!
 //! ```
 //! # use tinymcp::{Context, ToolError, Form};
 //! # fn form() -> Form { Form::new("Who?") }
 //! # fn handler(ctx: &mut Context<'_>) -> Result<(), ToolError> {
-//! let name = ctx.elicit("name", form()); // an `Err` until the client has answered
+//! let name = ctx.elicit("name", form()); // an `Err` until the client has responded
 //! let roots = ctx.roots("roots");
 //! let (name, roots) = (name?, roots?); // sends both requests
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! No thread waits for the client meanwhile.
+//! No thread blocks while the server waits for the client.
 
 use std::time::{Duration, Instant};
 
@@ -75,15 +75,15 @@ pub struct Context<'c> {
     pub(crate) host: &'c dyn CallHost,
     pub(crate) answers: &'c mut Answers,
     pub(crate) asks: Vec<Ask>,
-    /// Keys of the questions of this run.
+    /// Keys of the requests to the client in this run.
     pub(crate) keys: Vec<String>,
     pub(crate) last_progress: f64,
 }
 
 impl Context<'_> {
-    /// Returns whether the result is no longer wanted: the client cancelled the call, the deadline
-    /// passed, the client is gone, or the grace period of shutdown is over. A handler that works
-    /// for long should check this regularly and return; its result is then dropped.
+    /// Returns whether the call is cancelled: the client cancelled it or disconnected, the deadline
+    /// passed, or the grace period of shutdown is over. A handler that runs for a long time should
+    /// check this regularly and return; its result is then dropped.
     pub fn cancelled(&self) -> bool {
         self.stopped()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
@@ -91,14 +91,14 @@ impl Context<'_> {
     }
 
     /// Returns whether the server shuts down: the client closed the connection, a signal arrived or
-    /// [`Handle::stop`](crate::Handle::stop) was called. The result is still wanted. The handler
-    /// has the rest of the grace period (`TINYMCP_GRACE_MS`) to return one, perhaps a smaller one.
+    /// [`Handle::stop`](crate::Handle::stop) was called. The client still waits for the
+    /// result. The handler has the rest of the grace period (`TINYMCP_GRACE_MS`) to return one.
     pub fn stopping(&self) -> bool {
         self.host.stopping()
     }
 
-    /// Blocks for this long. Fails at once when the result is no longer wanted, so that
-    /// `ctx.wait(pause)?` ends the handler.
+    /// Blocks for this long. Fails at once when the call is cancelled, so that `ctx.wait(pause)?`
+    /// ends the handler.
     ///
     /// # Errors
     /// The call was cancelled. The handler's result is then dropped.
@@ -123,7 +123,7 @@ impl Context<'_> {
 
     /// Reports progress: `done` of `total`, in units of the handler's choice, with a message.
     ///
-    /// Sent if the client asked for progress of this call. Values that do not increase are dropped
+    /// Sent if the client requested progress of this call. Values that do not increase are dropped
     /// (MCP basic/utilities/progress).
     pub fn progress(&mut self, done: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = self.query.progress else { return };
@@ -135,7 +135,7 @@ impl Context<'_> {
         self.signal(Signal::Progress { token: self.at(token).raw(), done, total, message });
     }
 
-    /// Logs an entry to the client, if it wants entries of this level.
+    /// Sends a log entry to the client, if the client requested entries of this level.
     ///
     /// Values under names such as `password` or `token` are masked at any depth.
     ///
@@ -179,8 +179,8 @@ impl Context<'_> {
     }
 
     /// Disconnects the client, which reconnects after this time and receives the events it missed.
-    /// So a long call does not hold a connection. Only sessions of 2025-11-25 over HTTP support
-    /// this; elsewhere this does nothing.
+    /// A long call then occupies no connection. Only sessions of 2025-11-25 over HTTP support this;
+    /// otherwise this has no effect.
     pub fn detach(&self, time: Duration) {
         self.sink.pause(time);
     }
@@ -190,15 +190,15 @@ impl Context<'_> {
         self.at(self.query.params?).get("_meta")
     }
 
-    /// Asks the user to fill in a form. `key` names the question within the call; every question
+    /// Asks the user to fill in a form. `key` identifies the request within the call; every request
     /// needs its own key (`&format!("sure-{bed}")` in a loop).
     ///
-    /// An answer is data from the client. It does not prove that a person saw the question: a
-    /// client may send an answer unasked, or the same one again.
+    /// The response is data from the client. It does not prove that a person saw the form: a client
+    /// may send a response without a request, or repeat an earlier one.
     ///
     /// # Errors
-    /// Pass the error on with `?`. It means that the client was asked, cannot be asked, or refused,
-    /// or that the form is invalid. An answer that declines is not an error.
+    /// Return the error with `?`. The request is now sent, the client lacks the capability or
+    /// rejected the request, or the form is invalid. A response that declines is not an error.
     pub fn elicit(&mut self, key: &str, form: Form) -> Result<FormResult, ToolError> {
         if let Some(fault) = form.fault() {
             return Err(ToolError::new(format!("Invalid form {key:?}: {fault}")));
@@ -209,7 +209,8 @@ impl Context<'_> {
     }
 
     /// Asks the user to visit a page, for data that must not pass through the client: passwords,
-    /// keys, payments. The answer is the user's consent to open the page, not the outcome there.
+    /// keys, payments. The response is the user's consent to open the page; it says nothing about
+    /// what the user did there.
     ///
     /// # Errors
     /// As with [`Context::elicit`].
@@ -230,7 +231,7 @@ impl Context<'_> {
     /// Asks the client's model for a message.
     ///
     /// # Errors
-    /// As with [`Context::elicit`]; also if a tool use has no result or a result no use, if the
+    /// As with [`Context::elicit`]; also if a tool use has no tool result or vice versa, if the
     /// `_meta` of a block or a tool is invalid (see [`ToolOutput::meta`](crate::ToolOutput::meta)),
     /// or if a number is not finite.
     pub fn sample(&mut self, key: &str, sampling: Sampling) -> Result<SampleResult, ToolError> {
@@ -258,10 +259,10 @@ impl Context<'_> {
         self.ask(key, AskRequest::Roots).map(|doc| Root::read_all(doc.root()))
     }
 
-    /// Returns the answer under this key, or records the question.
+    /// Returns the response with this key, or records the request.
     pub(crate) fn ask(&mut self, key: &str, request: AskRequest) -> Result<Doc, ToolError> {
         if self.keys.iter().any(|known| known == key) {
-            // One answer must not serve two questions.
+            // One response must not serve two requests.
             return Err(ToolError::new(format!("The handler sends two requests with the key {key:?}")));
         }
         self.keys.push(key.to_owned());

@@ -1,6 +1,7 @@
-//! Requests to a server in the same program: what a test of it needs of a client.
+//! Requests to a server in the same program, for tests.
 //!
-//! It sends one request and waits for its answer. It opens no session and answers no question.
+//! Sends one request and waits for its response. Opens no session and responds to no request of the
+//! server.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,11 @@ use crate::limits::MAX_DURATION;
 use crate::transport::MemoryEnd;
 
 impl MemoryEnd {
-    /// Sends a request and gives the message that answers it, with its `result` or `error`. What
-    /// comes before that, such as notifications, is dropped. `None` when the answer does not come
-    /// in time or the link closed.
+    /// Sends a request and returns the response message, with its `result` or `error`. Messages
+    /// before it, such as notifications, are dropped. `None` if no response arrives in time or the
+    /// link is closed.
     ///
-    /// The id is a string, `request-1` and so on; choose others for messages of your own.
+    /// The id is a string, `request-1` and so on; use other ids for your own messages.
     pub fn request(&mut self, method: &str, params: impl Into<Json>, timeout: Duration) -> Option<Json> {
         let deadline = Instant::now() + timeout.min(MAX_DURATION);
         let (id, params) = (self.next_id(), params.into());

@@ -1,11 +1,10 @@
 //! Event streams (`text/event-stream`): writer and push parser.
 //!
-//! Source: WHATWG HTML §9.2 (server-sent events); MCP basic/transports (streams of both eras).
+//! Source: WHATWG HTML §9.2 (server-sent events); MCP basic/transports (event streams of both protocols).
 //!
 //! # Invariants
-//! - The parser keeps at most its limit of data plus a few short fields, and no byte twice.
-//! - An unfinished event never counts, and neither does its id: a reader that resumes loses
-//!   nothing.
+//! - The parser stores at most its limit of data plus a few short fields, and each byte once.
+//! - An incomplete event and its id are ignored, so a reader that resumes misses no event.
 
 #[cfg(any(test, feature = "http-client"))]
 mod parse;

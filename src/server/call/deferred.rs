@@ -1,14 +1,14 @@
-//! Deferred calls: a handler returns [`Outcome::Deferred`], its worker is free, and another thread
-//! answers the call through a [`Deferred`]. A served hub uses this.
+//! Deferred calls: a handler returns [`Outcome::Deferred`], which frees its worker, and another
+//! thread ends the call through a [`Deferred`]. A served hub uses this.
 //!
 //! Until a `Deferred` is consumed its call is in flight like any other: the client may cancel it,
 //! and the watchdog ends it after the time of [`Deferred::allow`]. [`Deferred::on_cancel`] reports
 //! both.
 //!
 //! # Invariants
-//! - Nothing here waits for the client: all output goes through the connection's outbox, so a
+//! - No function blocks on the client: all output goes through the connection's outbox, so a
 //!   thread that reads for another connection may send it.
-//! - A call is answered once, also when its `Deferred` is dropped.
+//! - A call gets one response, also when its `Deferred` is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,7 +74,7 @@ impl Deferred {
         self.job.as_ref().map(|job| job.query.peer.capabilities).unwrap_or_default()
     }
 
-    /// Runs `hook` when the result is no longer wanted, at once if that is already the case. The
+    /// Runs `hook` when the call is cancelled, at once if it already is. The
     /// hook must not block. A later hook replaces it.
     pub(crate) fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) {
         if let Some(job) = &self.job {
@@ -89,7 +89,7 @@ impl Deferred {
         }
     }
 
-    /// Reports progress if the client asked for it. Dropped while the client does not read.
+    /// Reports progress if the client requested it. Dropped while the client does not read.
     pub(crate) fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
         let Some(job) = &self.job else { return };
         if let Some(token) = job.query.progress {
@@ -115,7 +115,7 @@ impl Deferred {
         job.conn.outbox.send(&job.sink, w.into_bytes());
     }
 
-    /// Answers a subscription when the delegate has reported whether updates are available.
+    /// Ends a subscribe call once the delegate has reported whether updates are available.
     pub(crate) fn subscribe(self, uri: String) {
         let Some(job) = &self.job else { return };
         let (conn, shared, left) = (Arc::clone(&job.conn), Arc::clone(&self.shared), uri.clone());
@@ -137,7 +137,7 @@ impl Deferred {
         );
     }
 
-    /// Answers the call.
+    /// Ends the call with this result.
     pub(crate) fn finish(mut self, result: Result<Outcome, ToolError>) {
         let Some(job) = self.job.take() else { return };
         let result = match result {
@@ -147,10 +147,10 @@ impl Deferred {
         job.settle(result);
     }
 
-    /// Asks the client. The handler runs again with the answers and `note`.
+    /// Sends requests to the client. The handler runs again with the responses and `note`.
     pub(crate) fn ask(mut self, questions: &[(String, AskRequest)], note: &Json) {
         let Some(mut job) = self.job.take() else { return };
-        // The answers of earlier rounds were passed on.
+        // The responses of earlier rounds were forwarded.
         job.answers = vec![(NOTE.to_owned(), Ok(note.to_doc()))];
         if let Questions::InResult = job.era.questions() {
             if let Err(fault) = job.conn.core.need_sealer() {

@@ -1,7 +1,7 @@
 //! Sealed `requestState`: the data of a call's next round, stored by the client and protected
 //! against changes.
 //!
-//! The state is a JSON object (expiry, digest of the request, answers so far), followed by an
+//! The state is a JSON object (expiry, digest of the request, responses so far), followed by an
 //! HMAC-SHA256 over it and over the caller's principal, in base64url (RFC 2104, RFC 4648 §5).
 //! Every invalid state gets the same error, so that the error reveals nothing.
 //! Source: MCP 2026-07-28 basic/patterns/mrtr, `requestState` security.
@@ -23,11 +23,11 @@ use crate::rpc::{RpcError, code as rpc_code};
 /// Length of the authentication code in bytes.
 const TAG: usize = 32;
 
-/// The answers of earlier rounds, by key.
+/// The client's responses of earlier rounds, by key.
 pub(crate) type Answers = Vec<(String, Answer)>;
 
-/// Key under which a handler that runs again finds what it noted. No client can send an answer
-/// under this key: see [`Core::answers`](crate::server::serve::state::Core::answers).
+/// Key of the note that a handler leaves for its next run. No client can send a response with this
+/// key: see [`Core::answers`](crate::server::serve::state::Core::answers).
 pub(crate) const NOTE: &str = "\0";
 
 /// A method and its parameters.
@@ -39,8 +39,8 @@ type Open = fn(&[u8; 32], &str, &[u8; 32], u64, &str) -> Option<Answers>;
 
 /// Key with its operations.
 ///
-/// The functions are called through fields, so that a program that neither asks the client nor sets
-/// a key links no cryptography.
+/// The functions are called through fields, so that a program that neither sends requests to the client
+/// nor sets a key links no cryptography.
 pub(crate) struct Sealer {
     key: [u8; 32],
     /// Start of the time scale. `None` for the system's clock, which other processes share.
@@ -82,7 +82,7 @@ impl Sealer {
         (self.seal)(&self.key, principal, &(self.digest)(request.0, request.1), expires, answers)
     }
 
-    /// The answers in a sealed state. `None` if it was not sealed with this key, was changed, has
+    /// The responses in a sealed state. `None` if it was not sealed with this key, was changed, has
     /// expired, or belongs to another request or principal.
     pub(crate) fn open(&self, principal: &str, request: Request<'_>, state: &str) -> Option<Answers> {
         (self.open)(&self.key, principal, &(self.digest)(request.0, request.1), self.now(), state)
@@ -101,7 +101,7 @@ fn seal(key: &[u8; 32], principal: &str, digest: &[u8; 32], expires: u64, answer
     w.key("d").string(&Base64UrlUnpadded::encode_string(digest));
     w.key("a").begin_object();
     for (name, answer) in answers {
-        // Errors are not stored: in the modern era answers are results.
+        // Errors are not stored: in the modern era responses are results.
         if let Ok(doc) = answer {
             w.key(name).value(doc.root());
         }
@@ -190,7 +190,7 @@ fn code(key: &[u8; 32], principal: &str, text: &[u8]) -> [u8; TAG] {
     HMAC::mac(message, key)
 }
 
-/// The client's response as an answer. The handler that asked checks its content.
+/// The client's response as stored data. The handler that sent the request checks its content.
 #[cold]
 #[inline(never)]
 pub(crate) fn answer_of(outcome: Result<Value<'_>, Value<'_>>) -> Answer {

@@ -21,7 +21,7 @@ use crate::server::connection::Connection;
 use crate::server::registry::catalog::Catalog;
 use crate::server::registry::catalog::Delegate;
 
-/// Number of documents kept for reuse: as many as jobs that the reader collects (`reader.rs`).
+/// Number of documents kept for reuse: as many as the reader collects jobs (`reader.rs`).
 const SPARE_DOCS: usize = 64;
 /// Bytes of memory of all recycled documents: enough for a large message.
 const SPARE_TOTAL: usize = 2 << 20;
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     pub catalog: Catalog,
     connections: Mutex<Vec<Weak<Connection>>>,
     stop: AtomicBool,
-    /// Number of deferred calls that are not answered yet. Shutdown waits for them as for running
+    /// Number of deferred calls in flight. Shutdown waits for them as for running
     /// calls.
     pub deferred: AtomicUsize,
     /// Owner of the catalog's entries, if that is not this server.
@@ -95,7 +95,7 @@ impl Shared {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Asks the serving loop to stop.
+    /// Requests the serving loop to stop.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         if let Some(watchdog) = self.watchdog.get().and_then(Weak::upgrade) {
@@ -121,7 +121,7 @@ pub(crate) struct Core {
     pub read_cache: CacheHint,
     pub pool: Pool<Job>,
     pub watchdog: Arc<Watchdog>,
-    /// Seals `requestState`. Set by the first question, unless the program set a key.
+    /// Seals `requestState`. Set by the first request to a client, unless the program set a key.
     pub sealer: OnceLock<Sealer>,
     pub spare: Mutex<Spare>,
     /// Number of parked calls of all connections.
@@ -209,7 +209,7 @@ impl Core {
         Ok(())
     }
 
-    /// The `requestState` of a call: its answers so far, bound to the request and its sender.
+    /// The `requestState` of a call: its responses so far, bound to the request and its sender.
     pub(crate) fn seal(
         &self,
         principal: Option<&str>,
@@ -217,7 +217,7 @@ impl Core {
         doc: &Doc,
         answers: &Answers,
     ) -> Result<String, Fault> {
-        // Set by the question that led here.
+        // The request to the client has set it.
         let sealer = self.sealer.get().ok_or(Fault::Internal("The call has no request to the client"))?;
         let time = self.limits.ask_timeout;
         let state = sealer.seal(principal.unwrap_or_default(), request(query, doc), time, answers);
@@ -229,8 +229,8 @@ impl Core {
         Ok(state)
     }
 
-    /// The answers in a request, usually none: those in its `requestState`, then the new ones. The
-    /// first answer under a key counts.
+    /// The client's responses in a request, usually none: those in its `requestState`, then the new
+    /// ones. The first response with a key counts.
     ///
     /// # Errors
     /// The `requestState` is invalid.
@@ -246,7 +246,7 @@ impl Core {
         self.answers_of_rounds(principal, query, doc)
     }
 
-    /// The answers of a request that continues a call.
+    /// The client's responses in a request that continues a call.
     #[cold]
     #[inline(never)]
     fn answers_of_rounds(&self, principal: Option<&str>, query: &Query, doc: &Doc) -> Result<Answers, Fault> {

@@ -37,7 +37,7 @@ pub(super) fn open(shared: &Arc<Shared>, exchange: &Exchange) -> bool {
 /// program's headers are sent there.
 fn first(shared: &Shared, body: &mut Body, parser: &mut Parser) -> Option<Uri> {
     let mut reader = body.as_reader();
-    // Byte by byte, so that nothing of the next event is taken.
+    // Byte by byte, so that no byte of the next event is consumed.
     let mut byte = [0];
     loop {
         if reader.read(&mut byte).ok()? == 0 {
@@ -65,7 +65,7 @@ pub(super) fn listen(shared: &Shared, exchange: &Arc<Exchange>, body: Body, mut 
     }
 }
 
-/// Tells the exchange that waits for it that an answer came.
+/// Notifies the exchange that waits for this response.
 struct Telling<'a> {
     shared: &'a Shared,
     sink: &'a dyn MessageHandler,

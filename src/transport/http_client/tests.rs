@@ -1,4 +1,4 @@
-//! The transport against scripted servers on loopback, each test with a server of its own.
+//! Tests of the transport with scripted servers on loopback. Each test has its own server.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -16,18 +16,18 @@ use crate::Limits;
 use crate::json::Doc;
 use crate::transport::client::{Answered, Failure, Kind, MessageHandler, Outgoing, Session, Transport, Wait};
 
-/// Longer than anything takes on a loaded machine.
+/// Upper bound of a wait, also on a loaded machine.
 const LONG: Duration = Duration::from_secs(20);
 
-/// A client core that writes down what it hears.
+/// Message handler that records all messages and failures.
 #[derive(Default)]
-struct Ear {
-    heard: Mutex<Heard>,
-    news: Condvar,
+struct Recorder {
+    records: Mutex<Records>,
+    changed: Condvar,
 }
 
 #[derive(Default)]
-struct Heard {
+struct Records {
     frames: Vec<String>,
     failures: Vec<(u64, String)>,
     oversized: usize,
@@ -36,28 +36,28 @@ struct Heard {
     gone: Vec<u64>,
 }
 
-impl Ear {
-    fn note(&self, note: impl FnOnce(&mut Heard)) {
-        note(&mut self.heard.lock().unwrap());
-        self.news.notify_all();
+impl Recorder {
+    fn note(&self, note: impl FnOnce(&mut Records)) {
+        note(&mut self.records.lock().unwrap());
+        self.changed.notify_all();
     }
 
-    /// Waits until something was heard.
-    fn wait<T>(&self, mut look: impl FnMut(&Heard) -> Option<T>) -> T {
+    /// Waits until `look` finds something in the records.
+    fn wait<T>(&self, mut look: impl FnMut(&Records) -> Option<T>) -> T {
         let end = Instant::now() + LONG;
-        let mut heard = self.heard.lock().unwrap();
+        let mut records = self.records.lock().unwrap();
         loop {
-            if let Some(found) = look(&heard) {
+            if let Some(found) = look(&records) {
                 return found;
             }
             let left = end.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "nothing heard: {:?} {:?}", heard.frames, heard.failures);
-            heard = self.news.wait_timeout(heard, left).unwrap().0;
+            assert!(!left.is_zero(), "no such record: {:?} {:?}", records.frames, records.failures);
+            records = self.changed.wait_timeout(records, left).unwrap().0;
         }
     }
 }
 
-impl MessageHandler for Ear {
+impl MessageHandler for Recorder {
     fn frame(&self, frame: &[u8]) -> Option<Answered> {
         let text = String::from_utf8_lossy(frame).into_owned();
         let answers = Doc::parse(frame).ok().and_then(|doc| {
@@ -65,7 +65,7 @@ impl MessageHandler for Ear {
             root.get("result").or(root.get("error"))?;
             root.get("id")?.as_u64()
         });
-        self.note(|heard| heard.frames.push(text));
+        self.note(|records| records.frames.push(text));
         answers.map(|id| Answered { id, waking: None })
     }
 
@@ -74,35 +74,35 @@ impl MessageHandler for Ear {
     }
 
     fn oversized(&self, _: &[u8], _: &[u8]) {
-        self.note(|heard| heard.oversized += 1);
+        self.note(|records| records.oversized += 1);
     }
 
     fn fail(&self, id: u64, failure: Failure) {
-        self.note(|heard| heard.failures.push((id, format!("{failure:?}"))));
+        self.note(|records| records.failures.push((id, format!("{failure:?}"))));
     }
 
     fn end(&self, failure: Failure) {
-        self.note(|heard| heard.end = Some(format!("{failure:?}")));
+        self.note(|records| records.end = Some(format!("{failure:?}")));
     }
 
     fn deadline(&self, id: u64) -> Option<Instant> {
-        let heard = self.heard.lock().unwrap();
-        (!heard.gone.contains(&id)).then(|| heard.deadline.unwrap_or_else(|| Instant::now() + LONG))
+        let records = self.records.lock().unwrap();
+        (!records.gone.contains(&id)).then(|| records.deadline.unwrap_or_else(|| Instant::now() + LONG))
     }
 }
 
-/// A transport, and the ear it talks to.
+/// A transport and its message handler.
 struct Line {
     transport: Arc<HttpTransport>,
-    ear: Arc<Ear>,
+    recorder: Arc<Recorder>,
 }
 
 impl Line {
     fn to(endpoint: Endpoint, limits: &Limits) -> Line {
         let transport = Arc::new(HttpTransport::new(Arc::new(endpoint.checked().unwrap()), limits));
-        let ear = Arc::new(Ear::default());
-        transport.start(Arc::clone(&ear) as Arc<dyn MessageHandler>).unwrap();
-        Line { transport, ear }
+        let recorder = Arc::new(Recorder::default());
+        transport.start(Arc::clone(&recorder) as Arc<dyn MessageHandler>).unwrap();
+        Line { transport, recorder }
     }
 
     fn new(url: &str) -> Line {
@@ -116,7 +116,7 @@ impl Line {
             .send(&Outgoing { frame: frame.as_bytes(), kind, session, headers: &headers, deadline }, drive)
     }
 
-    /// A request whose exchange this thread makes.
+    /// Sends a request and runs its exchange on this thread.
     fn call(&self, id: u64, session: Session) -> Result<(), Failure> {
         let frame = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"m\"}}\n");
         self.send(&frame, Kind::Request(id), session, Wait::Blocking(&mut || true))
@@ -128,19 +128,19 @@ impl Line {
     }
 
     fn deadline(&self, time: Duration) {
-        self.ear.note(|heard| heard.deadline = Some(Instant::now() + time));
+        self.recorder.note(|records| records.deadline = Some(Instant::now() + time));
     }
 
     fn frames(&self) -> Vec<String> {
-        self.ear.heard.lock().unwrap().frames.clone()
+        self.recorder.records.lock().unwrap().frames.clone()
     }
 
-    /// Closes, and checks that nothing is left.
+    /// Closes the transport and checks that no thread is left.
     fn close(self) {
         self.transport.close(Instant::now() + LONG);
         self.transport.wait_without_threads();
         assert!(crate::sync::lock(&self.transport.shared.live).exchanges.is_empty());
-        assert!(self.ear.heard.lock().unwrap().end.is_some());
+        assert!(self.recorder.records.lock().unwrap().end.is_some());
         assert!(matches!(self.call(999, Session::None), Err(Failure::Closed(_))));
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of the event loop over loopback sockets, with services made of closures.
+//! Tests of the event loop over loopback sockets. The services are closures.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::Limits;
 
-/// Longer than anything here takes.
+/// Upper bound of a wait.
 pub(super) const LONG: Duration = Duration::from_secs(20);
 
 type OnHead = Box<dyn FnMut(&Head<'_>) -> Admission + Send>;
 type OnRequest = Box<dyn FnMut(&Head<'_>, &[u8], Responder) + Send>;
 
-/// A service of closures.
+/// Service that calls closures.
 pub(super) struct Closures {
     on_head: OnHead,
     on_request: OnRequest,
@@ -70,7 +70,7 @@ pub(super) fn limits() -> Limits {
     Limits::default()
 }
 
-/// The limits, with some of those of HTTP changed.
+/// Default limits with changed HTTP limits.
 pub(super) fn limits_with(change: impl FnOnce(&mut crate::HttpLimits)) -> Limits {
     let mut limits = Limits::default();
     change(&mut limits.http);
@@ -101,11 +101,11 @@ impl Running {
         &self.handle.0
     }
 
-    /// Waits until something holds that the engine's thread brings about.
+    /// Waits until a condition holds that the engine's thread establishes.
     pub(super) fn wait_for(&self, holds: impl Fn(&socket_writer::Shared) -> bool) {
         let began = Instant::now();
         while !holds(self.shared()) {
-            assert!(began.elapsed() < LONG, "it did not come about");
+            assert!(began.elapsed() < LONG, "the condition does not hold");
             std::thread::yield_now();
         }
     }
@@ -127,13 +127,13 @@ impl Drop for Running {
     }
 }
 
-/// The other end of a connection.
+/// Client side of a connection.
 pub(super) struct Client {
     pub stream: TcpStream,
     read: Vec<u8>,
 }
 
-/// An answer as it came.
+/// A received response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub status: u16,
@@ -177,18 +177,18 @@ impl Client {
         }
     }
 
-    /// Reads up to and with `end`.
+    /// Reads up to and including `end`.
     pub(super) fn until(&mut self, end: &str) -> String {
         loop {
             if let Some(at) = self.read.windows(end.len()).position(|w| w == end.as_bytes()) {
                 let rest = self.read.split_off(at + end.len());
                 return String::from_utf8(std::mem::replace(&mut self.read, rest)).unwrap();
             }
-            assert!(self.more(), "the connection ended behind {:?}", String::from_utf8_lossy(&self.read));
+            assert!(self.more(), "the connection ended after {:?}", String::from_utf8_lossy(&self.read));
         }
     }
 
-    /// Reads one answer with a length.
+    /// Reads one response with a `Content-Length`.
     pub(super) fn answer(&mut self) -> Answer {
         let head = self.until("\r\n\r\n");
         let status = head[9..12].parse().unwrap();
@@ -203,14 +203,14 @@ impl Client {
         Answer { status, head, body: std::mem::replace(&mut self.read, rest) }
     }
 
-    /// Reads what is left; the peer has to close.
+    /// Reads the rest until the peer closes.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         while self.more() {}
         std::mem::take(&mut self.read)
     }
 }
 
-/// Answers with method, path and body.
+/// Service that responds with method, path and body.
 pub(super) fn echo() -> OnRequest {
     Box::new(|head, body, exchange| {
         let text = format!("{} {} {}", head.method(), head.path(), String::from_utf8_lossy(body));

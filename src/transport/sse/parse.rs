@@ -1,15 +1,15 @@
-//! Event stream parser for input in pieces.
+//! Push parser for event streams: the input arrives in pieces.
 
 use memchr::memchr2;
 
-/// Longest id or event name that is kept: ids travel in a header of the next request, and servers
-/// refuse lines of more than 8 KiB. A longer one is ignored.
+/// Longest id or event name. Longer ones are ignored: ids are sent in a header of the next request,
+/// and servers reject lines of more than 8 KiB.
 pub(super) const FIELD_BYTES: usize = 4096;
-/// Data beyond this is given back to the system once its event was taken.
+/// A larger data buffer is freed after its event.
 const KEPT_BYTES: usize = 64 << 10;
 const BYTE_ORDER_MARK: [u8; 3] = *b"\xEF\xBB\xBF";
 
-/// Takes the bytes of one stream in pieces and gives its events.
+/// Parser of one stream. It accepts the bytes in pieces and returns events.
 ///
 /// ```text
 /// loop {
@@ -23,7 +23,7 @@ pub(crate) struct Parser {
     name: Vec<u8>,
     /// The value of a field that is neither data nor ignored.
     value: Vec<u8>,
-    /// Lines of data, each with the `\n` behind it.
+    /// Lines of data, each followed by `\n`.
     data: Vec<u8>,
     /// Name of the event.
     kind: Vec<u8>,
@@ -33,11 +33,11 @@ pub(crate) struct Parser {
     retry: Option<u64>,
     limit: usize,
     too_long: bool,
-    /// An event was given out; its data goes with the next byte.
+    /// An event was returned; its data is dropped at the next call.
     taken: bool,
-    /// The line end was a CR: an LF behind it belongs to it.
+    /// The line end was a CR: an LF directly after it belongs to it.
     after_cr: bool,
-    /// Bytes of the mark seen at the start of the stream; 3 once that is past.
+    /// Bytes of the byte order mark seen at the start of the stream; 3 after the start.
     mark: usize,
 }
 
@@ -45,10 +45,10 @@ pub(crate) struct Parser {
 enum State {
     /// In the name of a field, or at the start of a line.
     Name,
-    /// Behind the colon, where one space does not count.
+    /// After the colon, where one space is skipped.
     Colon(Field),
     Value(Field),
-    /// In a comment or in a field that means nothing.
+    /// In a comment or in an unknown field.
     Ignore,
 }
 
@@ -99,24 +99,24 @@ impl Parser {
         }
     }
 
-    /// The id of the last whole event that had one, with data or without; empty if there was none.
+    /// The id of the last complete event that had one, with data or without; empty if there was none.
     pub(crate) fn last_id(&self) -> &[u8] {
         &self.last_id
     }
 
-    /// The last time to wait before coming back that the stream gave, in milliseconds.
+    /// The last reconnection time (`retry`) of the stream, in milliseconds.
     pub(crate) fn retry(&self) -> Option<u64> {
         self.retry
     }
 
-    /// Goes to the start of the stream's next connection: what was not finished is forgotten, the
-    /// last id and the time to wait are kept.
+    /// Prepares for the stream's next connection: drops an incomplete event, keeps the last id and
+    /// the reconnection time.
     pub(crate) fn restart(&mut self) {
         let last_id = std::mem::take(&mut self.last_id);
         *self = Parser { last_id, retry: self.retry, ..Parser::new(self.limit) };
     }
 
-    /// Bytes of memory it holds.
+    /// Bytes of memory of the buffers.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         let id = self.id.as_ref().map_or(0, Vec::capacity);
@@ -124,7 +124,7 @@ impl Parser {
         self.data.capacity() + self.last_id.capacity() + short
     }
 
-    /// Takes bytes off the front of `piece` up to the end of the next event.
+    /// Consumes the bytes of `piece` up to the end of the next event.
     pub(crate) fn next(&mut self, piece: &mut &[u8]) -> Step<'_> {
         if std::mem::take(&mut self.taken) {
             self.data.clear();
@@ -168,7 +168,7 @@ impl Parser {
         Step::More
     }
 
-    /// Takes a part of one line.
+    /// Consumes a part of one line.
     fn text(&mut self, mut text: &[u8]) {
         while let Some(&first) = text.first() {
             match self.state {
@@ -182,7 +182,7 @@ impl Parser {
                     self.name.extend_from_slice(name);
                     let Some(colon) = colon else { return };
                     text = text.get(colon + 1..).unwrap_or_default();
-                    // No name at all is a comment.
+                    // An empty name starts a comment.
                     self.state = self.field().map_or(State::Ignore, State::Colon);
                 }
                 State::Colon(field) => {
@@ -225,7 +225,7 @@ impl Parser {
         }
     }
 
-    /// A line that is not blank is over.
+    /// Handles the end of a line that is not blank.
     fn end_line(&mut self) {
         let field = match self.state {
             // A line without a colon is a field without a value.
@@ -234,7 +234,7 @@ impl Parser {
             State::Ignore => None,
         };
         match field {
-            // The last of these does not count against the limit.
+            // The last line end does not count against the limit.
             Some(Field::Data) if self.too_long => {}
             Some(Field::Data) if self.data.len() <= self.limit => self.data.push(b'\n'),
             Some(Field::Data) => self.too_long = true,
@@ -243,7 +243,7 @@ impl Parser {
             Some(Field::Retry) => {
                 let digits = std::str::from_utf8(&self.value).ok();
                 let digits = digits.filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
-                // A time beyond 64 bits is "never"; the waiting code has a bound of its own.
+                // A time beyond 64 bits means "never"; the caller has its own upper bound.
                 self.retry = digits.map(|d| d.parse().unwrap_or(u64::MAX)).or(self.retry);
             }
             _ => {}
@@ -253,7 +253,7 @@ impl Parser {
         self.state = State::Name;
     }
 
-    /// A blank line: the event is over.
+    /// Handles a blank line, which ends the event.
     fn dispatch(&mut self) -> Option<Found> {
         if let Some(id) = self.id.take() {
             self.last_id = id;
@@ -262,7 +262,7 @@ impl Parser {
         if std::mem::take(&mut self.too_long) {
             return Some(Found::TooLong);
         }
-        // The line end behind the last line is not part of the data.
+        // The line end after the last line is not part of the data.
         self.data.pop();
         if !self.data.is_empty() {
             return Some(Found::Event);
@@ -273,7 +273,7 @@ impl Parser {
     }
 }
 
-/// Like [`Step`], before the parser can be lent out.
+/// Like [`Step`], without borrowed data.
 enum Found {
     Event,
     TooLong,

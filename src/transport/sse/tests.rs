@@ -1,8 +1,9 @@
-//! Event streams as tables: every stream at every split point, and what is written read back.
+//! Tests with tables of event streams: each stream is split at every point, and written events are
+//! parsed again.
 
 use super::{Parser, Step, event, parse::FIELD_BYTES, retry};
 
-/// What a stream gives: events as `kind|data`, `TOO LONG`; then the last id and the retry time.
+/// Result of parsing a stream: events as `kind|data` or `TOO LONG`, the last id, the retry time.
 fn parse(pieces: &[&[u8]], limit: usize) -> (Vec<String>, String, Option<u64>) {
     let mut parser = Parser::new(limit);
     let mut found = Vec::new();
@@ -36,7 +37,7 @@ const STREAMS: &[Row] = &[
     ("data: a\ndata: b\n\n", &["|a\nb"], "", None),
     ("data: a\ndata\ndata:\ndata: b\n\n", &["|a\n\n\nb"], "", None),
     ("\u{feff}data: a\n\n", &["|a"], "", None),
-    // One mark only, and only at the start.
+    // Only one byte order mark, at the start, is skipped.
     ("\u{feff}\u{feff}data: a\n\ndata: b\n\n", &["|b"], "", None),
     ("data: a\n\n\u{feff}data: b\n\n", &["|a"], "", None),
     (": comment\n\n:\n\ndata: a\n:in between\n\n", &["|a"], "", None),
@@ -44,11 +45,11 @@ const STREAMS: &[Row] = &[
     ("event: gone\n\ndata: y\n\n", &["|y"], "", None),
     ("id: 7\ndata: a\n\n", &["|a"], "7", None),
     ("id: 7\ndata: a\n\nid\ndata: b\n\n", &["|a", "|b"], "", None),
-    // An event without data says its id, no more.
+    // An event without data only sets the id.
     ("id: 8\ndata: \n\n", &[], "8", None),
     ("id: 8\n\n", &[], "8", None),
     ("id: 8\n\ndata: a\n\n", &["|a"], "8", None),
-    // What was not finished does not count.
+    // An incomplete event is ignored.
     ("id: 8\n\nid: 9\ndata: a\n", &[], "8", None),
     ("data: a\n\ndata: b", &["|a"], "", None),
     ("id: 8\n\nid: 9\0\n\n", &[], "8", None),
@@ -87,11 +88,11 @@ fn long_events_are_skipped_and_told() {
         (format!("data: {fits}\n\n"), vec![format!("|{fits}")]),
         (format!("data: {long}\n\ndata: b\n\n"), vec!["TOO LONG".into(), "|b".into()]),
         (format!("id: 5\ndata: {long}\n\n"), vec!["TOO LONG".into()]),
-        // Together too long, each line short.
+        // Each line is short, but the event is too long.
         ("data: 12345\ndata: 67890\ndata: 1\n\ndata: b\n\n".into(), vec!["TOO LONG".into(), "|b".into()]),
-        // A long comment or unknown field costs nothing.
+        // A long comment or unknown field is not stored.
         (format!(": {long}{long}\nfoo: {long}{long}\ndata: a\n\n"), vec!["|a".into()]),
-        // A line that never ends is no event, and no memory.
+        // A line that never ends produces no event and is not stored.
         (format!("data: {}", long.repeat(1000)), vec![]),
     ];
     for (stream, want) in table {

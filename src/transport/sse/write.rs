@@ -2,9 +2,8 @@
 
 use memchr::memchr2;
 
-/// Appends one event. `data` may hold line ends; a reader gets each of them back as `\n`. Empty
-/// data makes an event that only announces its id. An id that could not be read back (it holds a
-/// line end or NUL) is left out.
+/// Appends one event. `data` may contain line ends; a reader receives each as `\n`. An event with
+/// empty data only sets the id. An id with a line end or NUL is omitted.
 pub(crate) fn event(out: &mut Vec<u8>, id: Option<&str>, data: &[u8]) {
     if let Some(id) = id.filter(|id| !id.contains(['\r', '\n', '\0'])) {
         field(out, b"id: ", id.as_bytes());
@@ -13,8 +12,8 @@ pub(crate) fn event(out: &mut Vec<u8>, id: Option<&str>, data: &[u8]) {
     out.push(b'\n');
 }
 
-/// Appends the time after which a reader may come back, in milliseconds. Belongs to no event, so
-/// it may stand anywhere between two.
+/// Appends the reconnection time (`retry`) in milliseconds. It may be written between any two
+/// events.
 pub(crate) fn retry(out: &mut Vec<u8>, milliseconds: u64) {
     field(out, b"retry: ", milliseconds.to_string().as_bytes());
     out.push(b'\n');

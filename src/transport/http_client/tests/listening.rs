@@ -1,4 +1,4 @@
-//! The session's own stream, and streams that are resumed.
+//! Tests of the listening stream of a session, and of resumed streams.
 
 use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ fn is_get(seen: &Seen) -> bool {
     seen.line.starts_with("GET ")
 }
 
-/// A line in a session of which the stream is open.
+/// Transport with a session whose listening stream is open.
 fn session(stage: &Stage, limits: &Limits) -> Line {
     let line = Line::to(Endpoint::new(stage.url()), limits);
     line.call(1, Session::Opens).unwrap();
@@ -21,7 +21,7 @@ fn session(stage: &Stage, limits: &Limits) -> Line {
     line
 }
 
-/// Answers what opens the session.
+/// Responds to the requests that open the session.
 fn open(seen: &Seen, to: &mut std::net::TcpStream) -> Next {
     answer(to, "200 OK", &format!("{JSON}Mcp-Session-Id: s\r\n"), &result(seen))
 }
@@ -35,7 +35,7 @@ fn a_stream_that_ends_is_resumed_without_loss_or_repetition() {
         }
         stream(to);
         match gets.fetch_add(1, Ordering::Relaxed) {
-            // The last one is not finished: it does not count.
+            // The last event is incomplete and is ignored.
             0 => say(to, "id: 1\ndata: {\"a\":1}\n\nid: 2\ndata: {\"a\":2}\n\nid: 3\ndata: {\"a\":3}\n"),
             1 => say(to, "id: 3\ndata: {\"a\":3}\n\n"),
             2 => say(to, ": nothing\n\n"),
@@ -47,7 +47,7 @@ fn a_stream_that_ends_is_resumed_without_loss_or_repetition() {
         Next::Close
     });
     let line = session(&stage, &Limits::default());
-    line.ear.wait(|heard| (heard.frames.len() == 5).then_some(()));
+    line.recorder.wait(|records| (records.frames.len() == 5).then_some(()));
     let numbers: Vec<String> = line.frames().split_off(1);
     assert_eq!(numbers, (1..=4).map(|n| format!("{{\"a\":{n}}}")).collect::<Vec<_>>());
     let seen: Vec<Seen> = (0..5).map(|_| stage.next()).collect();
@@ -120,7 +120,7 @@ fn closing_wakes_a_silent_stream_and_a_long_pause() {
             Next::Close
         });
         let line = session(&stage, &Limits::default());
-        line.ear.wait(|heard| (heard.frames.len() == 2).then_some(()));
+        line.recorder.wait(|records| (records.frames.len() == 2).then_some(()));
         line.close();
         while !stage.next().line.starts_with("DELETE ") {}
     }
@@ -138,9 +138,9 @@ fn a_new_session_has_a_stream_of_its_own() {
         Next::Close
     });
     let line = session(&stage, &Limits::default());
-    line.ear.wait(|heard| (heard.frames.len() == 2).then_some(()));
+    line.recorder.wait(|records| (records.frames.len() == 2).then_some(()));
     line.transport.settled(&Settled { session: true, headers: Vec::new() });
-    line.ear.wait(|heard| (heard.frames.len() == 3).then_some(()));
+    line.recorder.wait(|records| (records.frames.len() == 3).then_some(()));
     line.close();
     let gets: Vec<Seen> = stage.rest().into_iter().filter(is_get).collect();
     assert_eq!(gets.len(), 2);
@@ -164,7 +164,7 @@ fn a_posts_stream_that_ends_early_is_resumed_after_the_time_the_server_asked_for
             0 => return answer(to, "503 Busy", "", ""),
             1 => {
                 stream(to);
-                // What breaks off does not count.
+                // An incomplete event is ignored.
                 say(to, "id: p2\ndata: {\"progress\":1}\n\nid: p9\ndata: {\"broken\":");
             }
             _ => {
@@ -180,7 +180,7 @@ fn a_posts_stream_that_ends_early_is_resumed_after_the_time_the_server_asked_for
     let last: Vec<Option<&str>> = seen.iter().map(|s| s.header("last-event-id")).collect();
     assert_eq!(last, [None, Some("p1"), Some("p1"), Some("p2")]);
     let times = times.lock().unwrap();
-    // The server's clock starts after its last byte, so the first wait cannot look too long.
+    // The server measures from its last byte, so the measured first wait is not too long.
     assert!(times[1] - times[0] >= Duration::from_millis(50), "{times:?}");
     assert_eq!(line.frames().len(), 2);
     line.close();
@@ -188,7 +188,7 @@ fn a_posts_stream_that_ends_early_is_resumed_after_the_time_the_server_asked_for
 
 #[test]
 fn a_stream_that_cannot_be_resumed_ends_in_an_error() {
-    // Without an id; without a session; where the server has no such stream; where it never answers.
+    // No event id; no session; no such stream on the server; no response from the server.
     let table = [
         ("data: {}\n\n", Session::Within, "200 OK"),
         ("id: 1\ndata: {}\n\n", Session::None, "200 OK"),
@@ -247,13 +247,13 @@ fn a_server_of_the_oldest_kind_is_found_and_spoken_with() {
         line.transport.settled(&Settled { session: true, headers: Vec::new() });
         line.call(2, Session::Within).unwrap();
         line.send("{}", Kind::Notification, Session::Within, Wait::Blocking(&mut || true)).unwrap();
-        line.ear.wait(|heard| (heard.frames.len() == 3).then_some(()));
-        // The stream ends, and with it the connection.
+        line.recorder.wait(|records| (records.frames.len() == 3).then_some(()));
+        // The end of the stream ends the connection.
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| line.call(3, Session::Within));
-            let end = line.ear.wait(|heard| heard.end.clone());
+            let end = line.recorder.wait(|records| records.end.clone());
             assert!(end.starts_with("Closed"), "{end}");
-            line.ear.note(|heard| heard.gone.push(3));
+            line.recorder.note(|records| records.gone.push(3));
             line.transport.abandon(3);
             assert!(matches!(waits.join().unwrap(), Ok(())));
         });

@@ -1,10 +1,9 @@
-//! Answers that were damaged at random: each ends the call, nothing panics. The seed is in the
-//! message of a failure.
+//! Randomly mutated responses: each one ends the call without a panic. A failure prints the seed.
 
 use super::stage::{EVENTS, JSON, Next, Stage};
 use super::*;
 
-/// xorshift64*, enough to choose bytes.
+/// Pseudo-random numbers (xorshift64*).
 struct Random(u64);
 
 impl Random {
@@ -20,7 +19,7 @@ impl Random {
     }
 }
 
-/// Sound answers to begin with.
+/// Valid responses, to be mutated.
 fn sound() -> Vec<String> {
     let body = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"é"}]}}"#;
     let length = body.len();
@@ -91,7 +90,7 @@ fn a_damaged_answer_ends_the_call() {
     for n in 0..600 {
         let session = if n % 2 == 0 { Session::Within } else { Session::None };
         let begun = Instant::now();
-        // A damaged time to wait may be long.
+        // A mutated reconnection time may be long.
         line.deadline(Duration::from_millis(200));
         match line.call(1, session) {
             Ok(()) => good += 1,

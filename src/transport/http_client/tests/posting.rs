@@ -1,4 +1,4 @@
-//! Posting: answers of every kind, and servers that do not behave.
+//! Tests of POST requests: all kinds of responses, and servers that violate the protocol.
 
 use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,7 +56,7 @@ fn answers_in_events_come_with_what_precedes_them() {
     line.close();
 }
 
-/// What becomes of a request that is answered with these bytes.
+/// Result of a request whose response has these bytes.
 fn outcome(bytes: &'static str) -> String {
     let stage = Stage::new(move |_, to| {
         say(to, bytes);
@@ -115,7 +115,7 @@ fn every_answer_is_an_answer_or_a_typed_error() {
             ),
             "Refused { status: 307",
         ),
-        // Garbage, and ends that come early.
+        // Garbage, and truncated responses.
         ("", "Interrupted"),
         ("garbage\r\n\r\n", "Misbehaved"),
         ("HTTP/9.9 200 OK\r\n\r\n", "Misbehaved"),
@@ -125,7 +125,7 @@ fn every_answer_is_an_answer_or_a_typed_error() {
         (head("200 OK", &format!("{EVENTS}\r\n")), "Interrupted"),
         (head("200 OK", &format!("{EVENTS}\r\ndata: {good}")), "Interrupted"),
         (head("200 OK", &format!("{EVENTS}\r\ndata: {good}\n\n")), "Ok(())"),
-        // More than may be kept.
+        // More than the limit.
         (head("200 OK", &format!("{JSON}Content-Length: 99999999999\r\n\r\n{{")), "TooLarge"),
         (head("200 OK", &format!("{JSON}\r\n{}", "x".repeat(3000))), "TooLarge"),
         (head("200 OK", &format!("{EVENTS}\r\ndata: {}\n\n", "x".repeat(3000))), "TooLarge"),
@@ -167,7 +167,7 @@ fn a_server_that_says_nothing_or_little_meets_the_deadline() {
     for begin in slow {
         let stage = Stage::new(move |_, to| {
             say(to, begin);
-            // Until the client closes.
+            // Blocks until the client closes.
             let _ = to.read(&mut [0]);
             Next::Close
         });
@@ -291,13 +291,13 @@ fn a_session_id_that_could_not_travel_is_a_fault_of_the_server() {
 fn what_needs_no_answer_is_sent_in_order_by_one_thread() {
     let stage = Stage::new(|seen, to| match seen.body.as_str() {
         "1" => answer(to, "202 Accepted", "", ""),
-        // Strange, and seen in the field.
+        // Unusual responses of real servers.
         "2" => answer(to, "200 OK", JSON, r#"{"jsonrpc":"2.0","result":{}}"#),
         _ => answer(to, "400 Bad Request", "", ""),
     });
     let line = Line::new(&stage.url());
     for body in ["1", "2", "3"] {
-        // A deadline that is over means: take it without waiting.
+        // With a past deadline, the result is taken without waiting.
         let (kind, session, deadline) = (Kind::Notification, Session::Within, Instant::now());
         let message = Outgoing { frame: body.as_bytes(), kind, session, headers: &[], deadline };
         line.transport.send(&message, Wait::Queued).unwrap();
@@ -328,7 +328,7 @@ fn started_calls_run_beside_each_other_and_are_bounded() {
     let headers = [];
     let (kind, session, deadline) = (Kind::Request(3), Session::None, Instant::now());
     let late = Outgoing { frame: frame.as_bytes(), kind, session, headers: &headers, deadline };
-    // Both run; as many again may wait for a thread.
+    // Two run, and two may wait for a thread.
     stage.next();
     stage.next();
     for _ in 0..2 {
@@ -338,7 +338,7 @@ fn started_calls_run_beside_each_other_and_are_bounded() {
     for _ in 0..4 {
         go.send(()).unwrap();
     }
-    line.ear.wait(|heard| (heard.frames.len() == 4).then_some(()));
+    line.recorder.wait(|records| (records.frames.len() == 4).then_some(()));
     line.close();
 }
 
@@ -347,18 +347,18 @@ fn a_started_call_that_fails_is_told() {
     let stage = Stage::new(|_, to| answer(to, "503 Service Unavailable", "", ""));
     let line = Line::new(&stage.url());
     line.begin(1).unwrap();
-    let failure = line.ear.wait(|heard| heard.failures.first().cloned());
+    let failure = line.recorder.wait(|records| records.failures.first().cloned());
     assert!(failure.0 == 1 && failure.1.starts_with("Refused { status: 503"), "{failure:?}");
     line.close();
 }
 
-/// A server that keeps every request waiting, and tells when the client has gone.
+/// A server that never responds, and reports when the client has disconnected.
 fn silent(head: &'static str) -> (Stage, mpsc::Receiver<()>) {
     let (tell, told) = mpsc::channel();
     let stage = Stage::new(move |_, to| {
         say(to, head);
         tell.send(()).unwrap();
-        // The end of the client's side.
+        // The client has closed its side.
         if matches!(to.read(&mut [0]), Ok(0) | Err(_)) {
             let _ = tell.send(());
         }
@@ -376,7 +376,7 @@ fn abandoning_a_call_closes_its_stream_at_once() {
             let call = scope.spawn(|| line.call(1, Session::None));
             told.recv_timeout(LONG).unwrap();
             line.transport.abandon(2);
-            line.ear.note(|heard| heard.gone.push(1));
+            line.recorder.note(|records| records.gone.push(1));
             line.transport.abandon(1);
             told.recv_timeout(LONG).expect("the server sees the end");
             assert!(matches!(call.join().unwrap(), Ok(())));
@@ -418,19 +418,19 @@ fn closing_wakes_every_call() {
             assert!(matches!(call.join().unwrap(), Err(Failure::Closed(_))));
         }
     });
-    let heard = line.ear.heard.lock().unwrap();
+    let records = line.recorder.records.lock().unwrap();
     assert!(
-        heard.failures.iter().any(|(id, why)| *id == 5 && why.starts_with("Closed")),
+        records.failures.iter().any(|(id, why)| *id == 5 && why.starts_with("Closed")),
         "{:?}",
-        heard.failures
+        records.failures
     );
-    drop(heard);
+    drop(records);
     line.transport.wait_without_threads();
 }
 
 #[test]
 fn a_listen_stream_outlives_its_deadline() {
-    // The head of the stream has to come before it: a busy machine gets more time for that.
+    // The head of the stream must arrive before it, so a busy machine gets more time.
     let outlived = [100, 1000, 5000].map(Duration::from_millis).into_iter().any(outlives);
     assert!(outlived);
 }
@@ -450,7 +450,7 @@ fn outlives(deadline: Duration) -> bool {
     let (kind, session) = (Kind::Stream(1), Session::None);
     let message = Outgoing { frame: frame.as_bytes(), kind, session, headers: &headers, deadline };
     line.transport.send(&message, Wait::Queued).unwrap();
-    let outlived = line.ear.wait(|heard| match (heard.frames.len(), heard.failures.len()) {
+    let outlived = line.recorder.wait(|records| match (records.frames.len(), records.failures.len()) {
         (2, 0) => Some(true),
         (_, 1) => Some(false),
         _ => None,

@@ -1,5 +1,4 @@
-//! A server on loopback that follows a script: each request is answered by a closure, byte by byte
-//! as the test wants it.
+//! Scripted server on loopback: a closure writes the bytes of each response.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,13 +8,13 @@ use std::thread::JoinHandle;
 
 use super::LONG;
 
-/// One request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub line: String,
     pub headers: Vec<(String, String)>,
     pub body: String,
-    /// Which connection it came on, counted from 0.
+    /// Number of its connection, from 0.
     pub connection: usize,
 }
 
@@ -25,7 +24,7 @@ impl Seen {
     }
 }
 
-/// What to do with a request: the connection stays open when it says so.
+/// Responds to a request. Returns whether the connection stays open.
 pub(super) type Script = dyn Fn(&Seen, &mut TcpStream) -> Next + Send + Sync;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +37,7 @@ pub(super) struct Stage {
     address: SocketAddr,
     seen: mpsc::Receiver<Seen>,
     over: Arc<AtomicBool>,
-    /// Those that are open, with their numbers.
+    /// Open connections with their numbers.
     sockets: Arc<Mutex<Vec<(usize, TcpStream)>>>,
     acceptor: Option<JoinHandle<()>>,
 }
@@ -89,12 +88,12 @@ impl Stage {
         format!("http://{}/mcp?key=hidden", self.address)
     }
 
-    /// The next request that came.
+    /// Waits for the next request.
     pub(super) fn next(&self) -> Seen {
         self.seen.recv_timeout(LONG).expect("a request")
     }
 
-    /// The requests that came and were not yet looked at.
+    /// Returns the requests that have arrived since the last call.
     pub(super) fn rest(&self) -> Vec<Seen> {
         self.seen.try_iter().collect()
     }
@@ -103,7 +102,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
-        // Wakes the acceptor.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
         for (_, socket) in self.sockets.lock().unwrap().iter() {
             let _ = socket.shutdown(Shutdown::Both);
@@ -135,12 +134,12 @@ fn read(requests: &mut BufReader<TcpStream>, connection: usize) -> Option<Seen> 
     Some(seen)
 }
 
-/// Writes; the client may have gone.
+/// Writes. Ignores errors, because the client may have disconnected.
 pub(super) fn say(socket: &mut TcpStream, text: &str) {
     let _ = socket.write_all(text.as_bytes());
 }
 
-/// A whole answer with this status, these header lines and this body.
+/// A complete response with this status, these header lines and this body.
 pub(super) fn answer(socket: &mut TcpStream, status: &str, headers: &str, body: &str) -> Next {
     let length = body.len();
     say(socket, &format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\r\n{body}"));
@@ -157,7 +156,7 @@ pub(super) fn result(seen: &Seen) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
 }
 
-/// Begins a stream of events whose end is told by the closing of the connection.
+/// Head of an event stream that ends when the connection is closed.
 pub(super) fn stream(socket: &mut TcpStream) {
     say(socket, &format!("HTTP/1.1 200 OK\r\n{EVENTS}Connection: close\r\n\r\n"));
 }

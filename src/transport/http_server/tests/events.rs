@@ -1,10 +1,10 @@
-//! Event streams, and peers that disconnect.
+//! Tests of event streams and of peers that disconnect.
 
 use super::*;
 
 const EVENTS: &[Field<'_>] = &[("content-type", "text/event-stream")];
 
-/// Hands every exchange to the test.
+/// Service that passes every exchange to the test.
 fn hand_out() -> (OnRequest, mpsc::Receiver<Responder>) {
     let (give, take) = mpsc::channel();
     let on_request: OnRequest = Box::new(move |_, _, exchange| {
@@ -111,7 +111,7 @@ fn a_dropped_or_aborted_stream_is_cut_without_a_proper_end() {
         let all = String::from_utf8(client.rest()).unwrap();
         assert!(all.ends_with("data: 1\n\n\r\n"), "{all}");
     }
-    assert!(server.gone.try_recv().is_err(), "the service knows what it did itself");
+    assert!(server.gone.try_recv().is_err(), "the service is not notified of its own action");
 }
 
 #[test]
@@ -154,13 +154,13 @@ fn a_stalled_reader_is_disconnected_and_blocks_nobody() {
         let mut sent = 0;
         while if patient { exchange.send_event(&event) } else { exchange.try_send_event(&event) } {
             sent += 1;
-            assert!(sent < 10_000, "a backlog without a bound");
+            assert!(sent < 10_000, "the backlog has no limit");
         }
-        assert!(sent > 2, "the backlog took nothing");
+        assert!(sent > 2, "the backlog accepted nothing");
         assert_eq!(server.gone.recv_timeout(LONG).unwrap(), exchange.id());
         assert!(exchange.is_closed());
     }
-    // Nobody sends any more: time alone ends it.
+    // No thread sends now: the timeout ends the stream.
     let mut client = server.connect();
     client.post("");
     let exchange = exchanges.recv_timeout(LONG).unwrap();
@@ -196,7 +196,7 @@ fn blocked_threads_are_bounded() {
             (client, sender)
         })
         .collect();
-    // Two wait, the others are told at once.
+    // Two streams wait; the senders of the others fail at once.
     for _ in 0..2 {
         hear_over.recv_timeout(LONG / 2).unwrap();
     }
@@ -248,7 +248,7 @@ fn stalled_readers_are_evicted_when_too_much_is_unsent() {
             let mut client = server.connect();
             client.post("");
             let exchange = exchanges.recv_timeout(LONG).unwrap();
-            // More than any socket takes.
+            // More than the buffer of any socket.
             let alive = exchange.start_events(EVENTS, &vec![b'x'; 8 << 20]);
             assert!(server.shared().unsent() <= 8 << 20);
             (client, exchange, alive)

@@ -1,11 +1,11 @@
-//! Addresses and Unix sockets.
+//! Tests of addresses and Unix sockets.
 
 use super::*;
 
 #[test]
 fn addresses_are_returned_with_their_port() {
     for address in ["127.0.0.1:0", "[::1]:0", "localhost:0"] {
-        // A machine without the newer protocol has no such address.
+        // A machine without IPv6 has no such address.
         let Ok(listeners) = Listener::bind(address) else { continue };
         let told = listeners[0].address();
         assert!(!told.ends_with(":0") && listeners[0].is_local(), "{told}");
@@ -46,7 +46,7 @@ fn a_unix_socket_is_its_owners_and_is_removed_at_the_end() {
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("socket");
     let address = format!("unix:{}", path.display());
-    // Left behind by a process that was killed.
+    // A killed process has left this socket file.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let listeners = Listener::bind(&address).unwrap();
@@ -81,7 +81,7 @@ fn a_unix_socket_is_its_owners_and_is_removed_at_the_end() {
     handle.stop(Instant::now());
     thread.join().unwrap();
     assert!(!path.exists() && hear_gone.try_recv().is_ok());
-    // Something that is no socket is left alone.
+    // A file that is not a socket is not removed.
     std::fs::write(&path, "x").unwrap();
     assert!(Listener::bind(&address).is_err());
     assert_eq!(std::fs::read(&path).unwrap(), b"x");

@@ -1,4 +1,4 @@
-//! Requests pushed in at every split, ambiguous requests, damaged heads.
+//! Tests of the request reader: requests split at every point, ambiguous requests, mutated heads.
 
 use crate::transport::http_server::head::Head;
 use crate::transport::http_server::request_reader::{Bounds, RequestReader, RequestSink, Step};
@@ -7,7 +7,7 @@ use crate::transport::http_server::{Admission, Response};
 
 const BOUNDS: Bounds = Bounds { head_bytes: 512, head_fields: 16, body_bytes: 1000 };
 
-/// Writes down what it is given.
+/// Records the requests.
 #[derive(Default)]
 struct Book {
     lines: Vec<String>,
@@ -33,7 +33,7 @@ impl RequestSink for Book {
     }
 }
 
-/// Pushes `pieces` in, one behind the other; what was handed over, and how it ended.
+/// Pushes the pieces one after the other. Returns the requests and the final state.
 fn push(pieces: &[&[u8]]) -> (Vec<String>, String, usize) {
     let (mut reader, mut book) = (RequestReader::new(), Book::default());
     let mut ahead = Vec::new();
@@ -42,7 +42,7 @@ fn push(pieces: &[&[u8]]) -> (Vec<String>, String, usize) {
         while !ahead.is_empty() {
             match reader.push(&ahead, &BOUNDS, &mut book) {
                 Err(refused) => return (book.lines, refused.0.to_string(), reader.memory()),
-                Ok((n, Step::Incomplete)) => assert_eq!(n, ahead.len(), "not everything was taken"),
+                Ok((n, Step::Incomplete)) => assert_eq!(n, ahead.len(), "not all input was consumed"),
                 Ok((n, Step::Handled)) => {
                     ahead.drain(..n);
                     continue;
@@ -104,7 +104,7 @@ fn requests_are_read_at_every_split() {
         ("POST /no HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", &["404", "GET / keep "]),
     ] {
         assert_at_every_split(text.as_bytes(), lines, "");
-        // Whatever is cut off is waited for.
+        // The reader waits for the rest of a truncated request.
         if lines.len() == 1 {
             for end in 5..text.len() {
                 let (got, ended, _) = push(&[&text.as_bytes()[..end]]);
@@ -197,7 +197,7 @@ fn ambiguous_requests_are_rejected() {
     ] {
         assert_at_every_split(text.as_bytes(), &[], status);
     }
-    // What stands behind a request that was refused is never taken for a request.
+    // Bytes after a rejected request are never parsed as a request.
     let pair = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /admin HTTP/1.1\r\nHost: a\r\n\r\n";
     assert_at_every_split(pair.as_bytes(), &[], "400");
 }
@@ -228,7 +228,7 @@ fn heads_and_bodies_have_bounds() {
     assert_at_every_split(fits.as_bytes(), &["GET / keep "], "");
     let too_long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(513 - whole));
     assert_at_every_split(too_long.as_bytes(), &[], "431");
-    // A bare line feed behind the limit.
+    // A bare line feed after the limit.
     let malformed_later = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\n\n", "x".repeat(600));
     assert_at_every_split(malformed_later.as_bytes(), &[], "431");
 }
@@ -258,7 +258,7 @@ fn continue_is_sent_once_and_only_if_the_peer_waits() {
     }
 }
 
-/// A small generator: the same damage every time.
+/// Pseudo-random numbers with a fixed seed.
 struct Dice(u64);
 
 impl Dice {

@@ -1,8 +1,8 @@
-//! Deadlines, limits and shutdown.
+//! Tests of deadlines, limits and shutdown.
 
 use super::*;
 
-/// Short times for a request that has begun; one that has not may take as long as it likes.
+/// Short timeouts for a request whose first byte has arrived, and a long idle timeout.
 fn short() -> Limits {
     limits_with(|l| {
         l.head_timeout = Duration::from_millis(200);
@@ -33,7 +33,7 @@ fn trickled_bytes_do_not_extend_the_deadline() {
     let server = serve(short(), echo());
     let mut client = server.connect();
     let began = Instant::now();
-    // The socket's timeout is the clock of this trickle.
+    // The socket's timeout sets the pace of the slow writes.
     client.stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let mut answer = Vec::new();
     for byte in "POST / HTTP/1.1\r\nX: ".bytes().chain(std::iter::repeat(b'x')) {
@@ -48,12 +48,12 @@ fn trickled_bytes_do_not_extend_the_deadline() {
         }
         assert!(began.elapsed() < LONG);
     }
-    // A write that failed came after the answer, which can still be read.
+    // A write can fail only after the response was sent, which can still be read.
     let _ = client.stream.read_to_end(&mut answer);
     assert!(answer.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&answer));
 }
 
-/// Both in time and in bytes.
+/// Both the time and the bytes of the rest of a rejected request are limited.
 #[test]
 fn a_peer_that_keeps_sending_after_a_rejection_is_disconnected() {
     let refused = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n";
@@ -63,7 +63,7 @@ fn a_peer_that_keeps_sending_after_a_rejection_is_disconnected() {
     assert_eq!(client.answer().status, 413);
     let began = Instant::now();
     client.stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    // Each write is well within the pause that is granted.
+    // Each write is well within the stall timeout.
     while client.stream.write_all(b"x").is_ok() {
         let _ = client.stream.read(&mut [0; 16]);
         assert!(began.elapsed() < LONG);
@@ -82,7 +82,7 @@ fn a_peer_that_keeps_sending_after_a_rejection_is_disconnected() {
 
 #[test]
 fn an_idle_connection_is_closed_without_a_response() {
-    // Whoever needs longer than that to send a request has been idle; so there is ever more time.
+    // If sending takes longer than the idle timeout, the connection is idle: retry with more time.
     let used = [200, 1000, 5000].into_iter().any(|time| {
         let server = serve(limits_with(|l| l.idle_timeout = Duration::from_millis(time)), echo());
         let mut used = server.connect();
@@ -93,7 +93,7 @@ fn an_idle_connection_is_closed_without_a_response() {
         assert!(answer.is_empty() || answer.ends_with(b"GET / "), "{}", String::from_utf8_lossy(&answer));
         sent.is_ok() && !answer.is_empty()
     });
-    assert!(used, "no request was taken before the connection was idle");
+    assert!(used, "every connection was idle before its request was read");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn incomplete_bodies_are_bounded_together() {
             client
         })
         .collect();
-    // One alone may be as long as a message may be; a small one is not noticed at all.
+    // A single body may have the size of the largest message, and small bodies are accepted.
     let mut large = server.connect();
     large.post(&"y".repeat(3_000_000));
     assert_eq!(large.answer().status, 200);
@@ -199,7 +199,7 @@ fn pipelined_input_is_bounded_together() {
         client.send(format!("GET / HTTP/1.1\r\nHost: x\r\n\r\n{ahead}"));
         open.push((exchanges.recv_timeout(LONG).unwrap(), client));
         if n >= 3 {
-            // Those that did so first had to go.
+            // The connections that did so first were closed.
             assert_eq!(server.gone.recv_timeout(LONG).unwrap(), open[n - 3].0.id());
         }
     }
@@ -245,7 +245,7 @@ fn stopping_is_over_at_the_deadline_whatever_is_open() {
         })
         .collect();
     assert!(open[0].start_events(&[], b"x"));
-    // One whose answer nobody reads.
+    // A connection whose response is not read.
     assert!(open[1].respond(200, &[], &vec![0; 30_000_000]));
     let began = Instant::now();
     server.stop(Duration::from_millis(100));
