@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::json::{Json, ParseError};
 
-/// Error of the library: one boxed word.
+/// Error of the library. It is one pointer wide.
 pub struct Error(Box<Inner>);
 
 struct Inner {

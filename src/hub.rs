@@ -4,7 +4,7 @@
 //! the name that a server gives itself is neither unique nor trusted. Servers can be added, removed
 //! and restarted while the others work. Lists are requested from all servers at once and merged,
 //! calls are routed by name. A list contains an error for each server that failed, so a slow or
-//! dead server stalls no other.
+//! dead server does not delay the others.
 //!
 //! # Names
 //!
@@ -125,8 +125,8 @@ impl Hub {
     /// Adds a server and starts to connect to it, without waiting: see [`Hub::servers`].
     ///
     /// # Errors
-    /// [`ErrorKind::Misuse`] when the key is taken; [`ErrorKind::Invalid`] unless it has 1 to 32
-    /// characters of `A-Z a-z 0-9 - _ .`; [`ErrorKind::Limit`] beyond [`Limits::servers`];
+    /// [`ErrorKind::Misuse`] if another server has this key; [`ErrorKind::Invalid`] unless it has 1
+    /// to 32 characters of `A-Z a-z 0-9 - _ .`; [`ErrorKind::Limit`] beyond [`Limits::servers`];
     /// [`ErrorKind::Closed`] after [`Hub::close`].
     pub fn add(&self, key: impl Into<String>, upstream: Upstream) -> Result<(), Error> {
         let key = key.into();
@@ -314,7 +314,7 @@ impl Hub {
         self.asked(server, |client| client.unsubscribe(uri))
     }
 
-    /// Closes all connections for good: later operations fail with [`ErrorKind::Closed`]. A second
+    /// Closes all connections; later operations fail with [`ErrorKind::Closed`]. A second
     /// call does nothing.
     pub fn close(&self) {
         let members = {

@@ -124,8 +124,8 @@ limits! {
         /// Stack of a worker thread in bytes, at least 64 KiB. 512 KiB: untouched pages cost
         /// nothing.
         pub worker_stack: usize = 512 << 10, "TINYMCP_WORKER_STACK" in (64 << 10)..=MOST_BYTES;
-        /// Longest time a handler may take before its call is flagged as cancelled and answered
-        /// with an error; zero turns the watchdog off. 30 s: the shortest timeout of common hosts.
+        /// Longest time a handler may take before its call is flagged as cancelled and gets
+        /// an error; zero turns the watchdog off. 30 s: the shortest timeout of common hosts.
         pub handler_deadline: Duration = 30_000, "TINYMCP_DEADLINE_MS" in 0..=MOST_MS;
         /// Longest time that running calls may continue after the end of input or SIGTERM. 5 s:
         /// half of the time after which common supervisors send SIGKILL.
@@ -233,12 +233,12 @@ limits! {
         /// three lost SYN packets.
         #[cfg(feature = "http-client")]
         pub connect_timeout: Duration = 10_000, "TINYMCP_CONNECT_MS" in 1..=MOST_MS;
-        /// Connections in a row without a message after which the client gives up an event stream.
-        /// 100: about eight minutes.
+        /// Consecutive connections without a message after which the client abandons an event
+        /// stream. 100: about eight minutes.
         #[cfg(feature = "http-client")]
         pub reconnects: u32 = 100, "TINYMCP_RECONNECTS" in 0..=(1 << 30);
-        /// Refused connections in a row, at least one, after which the client does not resume the
-        /// broken stream of a call. 7: about six seconds, enough for a server to restart.
+        /// Consecutive refused connections, at least one, after which the client does not resume
+        /// the broken stream of a call. 7: about six seconds, enough for a server to restart.
         #[cfg(feature = "http-client")]
         pub refusals: u32 = 7, "TINYMCP_REFUSALS" in 1..=(1 << 30);
     }

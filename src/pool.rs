@@ -90,7 +90,7 @@ pub(crate) struct PoolSize {
 
 /// Reason why a job was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum PoolError {
     /// The queue has no room.
     Full,
     /// The pool is closed.
@@ -104,7 +104,7 @@ pub(crate) struct Refused<J> {
     /// The job, untouched.
     pub job: J,
     /// The reason.
-    pub why: Refusal,
+    pub why: PoolError,
 }
 
 impl<J> fmt::Debug for Refused<J> {
@@ -232,10 +232,10 @@ impl<J: Send + 'static> Pool<J> {
         let shared = &self.handle.shared;
         let state = shared.lock();
         if state.closed {
-            return Err(Refused { job, why: Refusal::Closed });
+            return Err(Refused { job, why: PoolError::Closed });
         }
         if state.queue.len() >= shared.size.queue.min(before) {
-            return Err(Refused { job, why: Refusal::Full });
+            return Err(Refused { job, why: PoolError::Full });
         }
         shared.push(state, job)
     }
@@ -249,7 +249,7 @@ impl<J: Send + 'static> Pool<J> {
         let shared = &self.handle.shared;
         let state = shared.wait_for_room(shared.lock());
         if state.closed {
-            return Err(Refused { job, why: Refusal::Closed });
+            return Err(Refused { job, why: PoolError::Closed });
         }
         shared.push(state, job)
     }
@@ -262,7 +262,7 @@ impl<J: Send + 'static> Pool<J> {
     /// # Errors
     ///
     /// As [`Pool::submit`]. The jobs that were not accepted stay in `jobs`, in order.
-    pub(crate) fn submit_all(&self, jobs: &mut Vec<J>, wanted: impl Fn(&J) -> bool) -> Result<(), Refusal> {
+    pub(crate) fn submit_all(&self, jobs: &mut Vec<J>, wanted: impl Fn(&J) -> bool) -> Result<(), PoolError> {
         // Both conversions keep the buffer. `VecDeque` removes from the front without moving the
         // remaining jobs.
         let mut rest = VecDeque::from(std::mem::take(jobs));
@@ -403,7 +403,7 @@ impl<J: Send + 'static> Shared<J> {
     fn push(self: &Arc<Self>, mut state: MutexGuard<'_, State<J>>, job: J) -> Result<(), Refused<J>> {
         let chosen = state.choose_parked();
         if chosen.is_none() && self.start_worker(&mut state).is_err() && state.live == 0 {
-            return Err(Refused { job, why: Refusal::NoThread });
+            return Err(Refused { job, why: PoolError::NoThread });
         }
         state.queue.push_back(job);
         drop(state);
@@ -418,12 +418,12 @@ impl<J: Send + 'static> Shared<J> {
         self: &Arc<Self>,
         jobs: &mut VecDeque<J>,
         wanted: &dyn Fn(&J) -> bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PoolError> {
         let mut chosen = Vec::new();
         while !jobs.is_empty() {
             let mut state = self.lock();
             if state.closed {
-                return Err(Refusal::Closed);
+                return Err(PoolError::Closed);
             }
             if state.queue.len() >= self.size.queue {
                 drop(self.wait_for_room(state));
@@ -438,7 +438,7 @@ impl<J: Send + 'static> Shared<J> {
                     None => match self.start_worker(&mut state) {
                         Ok(true) => {}
                         Ok(false) => break,
-                        Err(_) if state.live == 0 => return Err(Refusal::NoThread),
+                        Err(_) if state.live == 0 => return Err(PoolError::NoThread),
                         Err(_) => break,
                     },
                 }

@@ -1,6 +1,6 @@
 //! Locks and condition variables without poisoning.
 //!
-//! [`Condition`] counts its waiters. `Condvar::notify_all` makes a system call even if nobody
+//! [`Condition`] counts its waiters. `Condvar::notify_all` makes a system call even if no thread
 //! waits; a [`Condition`] skips it then.
 //!
 //! # Invariants

@@ -76,8 +76,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the protocol. By default the client detects it with a probe, which costs one round trip, or
-    /// [`Limits::probe_timeout`] with an older server that does not respond to it.
+    /// Sets the protocol. By default the client detects it with a probe, which costs one round
+    /// trip, or [`Limits::probe_timeout`] with an older server that does not respond to it.
     pub fn protocol(mut self, protocol: Protocol) -> ClientBuilder {
         self.protocol = Some(protocol);
         self
@@ -198,7 +198,7 @@ impl ClientBuilder {
     }
 
     /// Sets the handler for received text that is not a valid message, such as stray output of the
-    /// server, shortened. It also receives a message of this library when the client gives up a
+    /// server, shortened. It also receives a message of this library when the client abandons a
     /// listen request because the server ended it repeatedly.
     pub fn on_noise(mut self, f: impl Fn(&str) + Send + Sync + 'static) -> ClientBuilder {
         self.handlers.noise = Some(Box::new(f));

@@ -1,7 +1,7 @@
 //! One call from its first request to its result.
 //!
 //! Drives the rounds of a call on the thread that waits for it: sends the request, waits for the
-//! response, asks the handlers for input that the server requires, and repeats the request once
+//! response, calls the handlers for input that the server requires, and repeats the request once
 //! after the session was lost.
 //!
 //! # Types
@@ -15,8 +15,8 @@
 //!
 //! # Invariants
 //! - A call ends exactly once, with a result or a typed error. Each round that carries input has a
-//!   deadline of its own; while the user is asked, only [`Limits::ask_timeout`] applies. A repeated
-//!   request shares the time of the request it repeats.
+//!   deadline of its own; while the handlers wait for the user, only [`Limits::ask_timeout`]
+//!   applies. A repeated request shares the time of the request it repeats.
 //! - Every round has a new id and carries exactly the state of the round before.
 //! - A cancelled call sends no further request: the canceller and the sender use the same lock.
 
@@ -35,7 +35,7 @@ use crate::transport::client::Failure;
 
 use super::connection::{Core, misbehaved, remote};
 use super::handlers::Declined;
-use super::pending_call::{CallTimeout, OnReady, PendingCall, Progress, Reply};
+use super::pending_call::{CallTimeout, OnReady, PendingCall, Progress, RawReply};
 use super::request::{CacheUse, CallOptions, Input, InputRequired, Outcome};
 
 #[cfg(doc)]
@@ -82,7 +82,7 @@ enum CallState {
     Ready,
     /// A request is in flight.
     Sent(Arc<PendingCall>),
-    /// Handlers answer the input requests of a round.
+    /// The handlers of a round are running.
     Asking(Asking),
     /// The cache has the result.
     Cached(Json),
@@ -243,7 +243,7 @@ impl CallRun {
         &mut self,
         until: Option<Instant>,
         mut listener: Option<&mut dyn FnMut(Progress)>,
-    ) -> Option<Result<Outcome<Reply>, Error>> {
+    ) -> Option<Result<Outcome<RawReply>, Error>> {
         loop {
             let sent = {
                 let shared = &mut lock(&self.control.state).state;
@@ -254,7 +254,7 @@ impl CallRun {
                     CallState::Cached(result) => {
                         let doc = result.to_doc();
                         *shared = CallState::Over;
-                        let reply = Reply { doc, node: NodeId::ROOT, ok: true };
+                        let reply = RawReply { doc, node: NodeId::ROOT, ok: true };
                         return Some(Ok(Outcome::Complete(reply)));
                     }
                     CallState::Asking(_) | CallState::Over => {
@@ -296,7 +296,7 @@ impl CallRun {
     }
 
     /// Interprets the outcome of a request. `None` means that it must be sent again.
-    fn interpret(&mut self, outcome: Result<Reply, Failure>) -> Result<Option<Outcome<Reply>>, Error> {
+    fn interpret(&mut self, outcome: Result<RawReply, Failure>) -> Result<Option<Outcome<RawReply>>, Error> {
         let reply = match outcome {
             Ok(reply) => reply,
             // The server has not acted on it.
@@ -319,15 +319,15 @@ impl CallRun {
         }
         let core = &self.core;
         let input = match core.era().outcome(reply.value(), &self.request).map_err(misbehaved)? {
-            codec::Outcome::Complete(hint) => {
+            codec::Decoded::Complete(hint) => {
                 self.accept(&reply, hint)?;
                 return Ok(Some(Outcome::Complete(reply)));
             }
-            codec::Outcome::Task(task) => Outcome::Task(task),
-            codec::Outcome::InputRequired { .. } if !self.request.may_ask => {
+            codec::Decoded::Task(task) => Outcome::Task(task),
+            codec::Decoded::InputRequired { .. } if !self.request.may_ask => {
                 return Err(misbehaved("the server requires input for a method that does not allow it"));
             }
-            codec::Outcome::InputRequired { questions, state } => Outcome::InputRequired(InputRequired {
+            codec::Decoded::InputRequired { questions, state } => Outcome::InputRequired(InputRequired {
                 questions: questions.map(Value::to_json).unwrap_or_default(),
                 state: state.map(|state| state.raw().to_owned()),
             }),
@@ -338,7 +338,7 @@ impl CallRun {
 
     /// Interprets an error response. Reads the list of tools again if the server rejected the
     /// headers that belong to it.
-    fn interpret_error(&mut self, reply: Reply) -> Result<Option<Outcome<Reply>>, Error> {
+    fn interpret_error(&mut self, reply: RawReply) -> Result<Option<Outcome<RawReply>>, Error> {
         let error = RpcError::read(reply.value());
         self.core.recycle(reply.doc);
         let error = error.ok_or_else(|| misbehaved("malformed error object in a response"))?;
@@ -352,7 +352,7 @@ impl CallRun {
     }
 
     /// Checks a result, learns from a list of tools, and caches it.
-    fn accept(&self, reply: &Reply, hint: CacheHint) -> Result<(), Error> {
+    fn accept(&self, reply: &RawReply, hint: CacheHint) -> Result<(), Error> {
         let core = &self.core;
         #[cfg(any(feature = "http-client", feature = "schema"))]
         let lists_tools = self.request.method == "tools/list";
@@ -392,8 +392,8 @@ impl CallRun {
         Error::new(ErrorKind::Timeout, what)
     }
 
-    /// Drives the call to its end and lets the handlers answer input requests.
-    pub(super) fn finish(&mut self, until: Option<Instant>) -> Option<Result<Reply, Error>> {
+    /// Drives the call to its end. Handlers respond to input requests.
+    pub(super) fn finish(&mut self, until: Option<Instant>) -> Option<Result<RawReply, Error>> {
         loop {
             if matches!(lock(&self.control.state).state, CallState::Asking(_)) {
                 let responses = self.collect(until)?;
@@ -557,9 +557,9 @@ impl Core {
 /// Error of a call whose input request has no response.
 fn unanswered(why: Declined) -> Error {
     match why {
-        Declined::Undeclared(capability) => {
-            misbehaved(format!("the server requires the capability `{capability}`, which this client does not declare"))
-        }
+        Declined::Undeclared(capability) => misbehaved(format!(
+            "the server requires the capability `{capability}`, which this client does not declare"
+        )),
         Declined::Refused(refusal) => {
             let what = format!("the input request of the server was rejected: {}", refusal.message);
             Error::new(ErrorKind::Cancelled, what)
@@ -571,7 +571,7 @@ fn unanswered(why: Declined) -> Error {
 }
 
 /// Decodes the result of a reply and recycles its document.
-pub(super) fn read<T>(core: &Core, reply: Reply, decode: fn(Value<'_>) -> Option<T>) -> Result<T, Error> {
+pub(super) fn read<T>(core: &Core, reply: RawReply, decode: fn(Value<'_>) -> Option<T>) -> Result<T, Error> {
     let value = decode(reply.value());
     core.recycle(reply.doc);
     value.ok_or_else(|| misbehaved("the result does not have the form that the method requires"))

@@ -28,7 +28,7 @@ use super::abort::Abort;
 use super::connection::{Core, misbehaved, remote_error};
 use super::handlers::{HandlerPool, Relay};
 use super::incoming::Incoming;
-use super::pending_call::{PendingCall, Reply};
+use super::pending_call::{PendingCall, RawReply};
 
 /// Group of protocol revisions: with sessions, or stateless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +63,9 @@ impl Plan {
         match self.greet(&core, deadline) {
             Ok(()) => Ok(core),
             // An older server may exit on the modern probe (requirement NEG-11).
-            Err(unmet) if unmet.ended && self.protocol.is_none() && dial.again() && core.transport.heard() => {
+            Err(unmet)
+                if unmet.ended && self.protocol.is_none() && dial.again() && core.transport.heard() =>
+            {
                 core.close_transport();
                 let core = self.open(dial)?;
                 let session = self.session(&core, NEWEST_SESSION, deadline, None);
@@ -238,7 +240,7 @@ fn says_legacy(failure: &Failure) -> bool {
     }
 }
 
-fn judged(reply: &Reply) -> Verdict {
+fn judged(reply: &RawReply) -> Verdict {
     if reply.ok {
         return codec::verdict(Ok(reply.value()));
     }
@@ -300,7 +302,7 @@ impl Core {
     }
 
     /// Waits for the outcome of a request. At its deadline it stays in the table.
-    fn outcome_of(self: &Arc<Self>, pending: &PendingCall) -> Result<Reply, Failure> {
+    fn outcome_of(self: &Arc<Self>, pending: &PendingCall) -> Result<RawReply, Failure> {
         self.wait(pending, None, None).unwrap_or(Err(Failure::Timeout))
     }
 

@@ -32,7 +32,7 @@ use crate::transport::client::{Failure, Kind, Outgoing, Session, Settled, Transp
 
 use super::cache::Cache;
 use super::handlers::HandlerPool;
-use super::pending_call::{CallTimeout, PendingCall, Reply, Waiters};
+use super::pending_call::{CallTimeout, PendingCall, RawReply, Waiters};
 use super::subscriptions::Subscriptions;
 
 /// Documents that are kept for the next responses.
@@ -467,7 +467,7 @@ pub(super) fn remote(error: RpcError) -> Error {
 }
 
 /// Converts the error of a reply that is not a result.
-pub(super) fn remote_error(reply: &Reply) -> Error {
+pub(super) fn remote_error(reply: &RawReply) -> Error {
     RpcError::read(reply.value()).map_or_else(|| misbehaved("malformed error object in a response"), remote)
 }
 

@@ -78,8 +78,8 @@ pub(super) enum Declined {
     Invalid(String),
 }
 
-/// A request of a server that a client of a served hub answers. Rejected when it is dropped without
-/// a response.
+/// A request of an upstream server that the hub forwards to one of its clients. Dropping it without
+/// a response rejects it.
 pub(crate) struct Question {
     /// The request.
     pub(crate) request: AskRequest,
@@ -117,16 +117,16 @@ impl Drop for Question {
     }
 }
 
-/// Passes requests and log entries of the server on. Called on the thread that reads, and must not
-/// wait.
+/// Forwards requests and log entries of the server. Called on the reader thread, so it must not
+/// block.
 pub(crate) trait Relay: Send + Sync {
-    /// Takes a request over.
+    /// Takes ownership of a request.
     ///
     /// # Errors
-    /// Returns the request if the client's own handlers shall answer it.
+    /// Returns the request if the client's own handlers must respond to it.
     fn question(&self, question: Question) -> Result<(), Question>;
 
-    /// Takes note of a log entry.
+    /// Forwards a log entry.
     fn log(&self, entry: &LogEntry);
 
     /// Returns the capabilities to declare to the server.
@@ -416,7 +416,8 @@ impl HandlerPool {
             };
             queue.bytes -= event.size();
             drop(queue);
-            // OK to drop: a handler that panics has received its event, and the next one is delivered.
+            // OK to drop: a handler that panics has received its event, and the next one is
+            // delivered.
             let _ = guard(|| match event {
                 Event::Log(entry) => self.handlers.log.iter().for_each(|handler| handler(&entry)),
                 Event::Change(change) => self.handlers.change.iter().for_each(|handler| handler(&change)),

@@ -3,7 +3,7 @@
 //! Runs on the thread that reads the transport. It takes one short lock at a time and never waits.
 //!
 //! # Invariants
-//! - Malformed messages are counted and never answered.
+//! - Malformed messages are counted and get no response.
 //! - A response that exceeds a limit ends its call, if its id can be read, and otherwise all
 //!   calls.
 
@@ -19,7 +19,7 @@ use crate::transport::client::{Answered, Failure, MessageHandler, WakeUp};
 
 use super::connection::Core;
 use super::handlers::LogEntry;
-use super::pending_call::{PendingCall, Progress, Reply};
+use super::pending_call::{PendingCall, Progress, RawReply};
 
 /// Bytes of the beginning and of the end of a large message that are kept while it is parsed.
 const EXCERPT: usize = 512;
@@ -107,12 +107,12 @@ impl Core {
             return None;
         };
         // No request has the id 0.
-        let waking = self.complete(id.unwrap_or_default(), Reply { doc, node, ok });
+        let waking = self.complete(id.unwrap_or_default(), RawReply { doc, node, ok });
         Some(Answered { id: id?, waking })
     }
 
     /// Gives a request its response. Dropping the returned value wakes the waiting threads.
-    fn complete(self: &Arc<Self>, id: u64, reply: Reply) -> Option<WakeUp> {
+    fn complete(self: &Arc<Self>, id: u64, reply: RawReply) -> Option<WakeUp> {
         let Some(pending) = self.take(id) else {
             self.count_late();
             self.recycle(reply.doc);
@@ -132,7 +132,7 @@ impl Core {
         self: &Arc<Self>,
         id: u64,
         pending: Arc<PendingCall>,
-        outcome: Result<Reply, Failure>,
+        outcome: Result<RawReply, Failure>,
     ) -> Option<WakeUp> {
         let waking = pending.finish(outcome);
         if self.subscriptions.ended(id) {
@@ -158,7 +158,7 @@ impl Core {
             let mut doc = Doc::default();
             if doc.parse_again(root.raw().as_bytes(), &self.limits.parse()).is_ok() {
                 if let Some(node) = doc.root().get("error").map(Value::id) {
-                    self.complete(id, Reply { doc, node, ok: false });
+                    self.complete(id, RawReply { doc, node, ok: false });
                     return;
                 }
             }
@@ -215,7 +215,7 @@ impl Core {
         pending: &PendingCall,
         until: Option<Instant>,
         listener: Option<&mut dyn FnMut(Progress)>,
-    ) -> Option<Result<Reply, Failure>> {
+    ) -> Option<Result<RawReply, Failure>> {
         let _awaited = pending.awaited();
         match listener {
             Some(listener) => {

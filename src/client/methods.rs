@@ -26,7 +26,7 @@ use super::request::{Decode, Request};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Page<T> {
-    /// The entries. Invalid ones are left out.
+    /// The entries, without invalid ones.
     pub entries: Vec<T>,
     /// Cursor of the next page. An empty string is a cursor.
     pub next: Option<String>,
@@ -310,8 +310,7 @@ fn collect<T>(
     fresh: Option<CallTimeout>,
 ) -> Result<Vec<T>, Error> {
     let limits = &core.limits;
-    let limit =
-        |what| Err(Error::new(ErrorKind::Limit, format!("the list exceeds the limit of {what}")));
+    let limit = |what| Err(Error::new(ErrorKind::Limit, format!("the list exceeds the limit of {what}")));
     let started = Instant::now();
     let mut bytes = 0;
     let mut all: Vec<T> = Vec::new();

@@ -1,8 +1,8 @@
 //! Clients: connect to a server, call its tools, handle its requests.
 //!
 //! [`Client::builder`] sets identity and handlers; [`ClientBuilder::spawn`] and
-//! [`ClientBuilder::over`] connect. The client detects the protocol; the calls are the same in both. A
-//! [`Client`] is a handle: clones share the connection, from any thread.
+//! [`ClientBuilder::over`] connect. The client detects the protocol; the calls are the same in
+//! both. A [`Client`] is a handle: clones share the connection, from any thread.
 //!
 //! # A call
 //!
@@ -84,8 +84,8 @@ pub(crate) use {
 /// for tool in client.tools()? {
 ///     println!("{}: {}", tool.name, tool.description.unwrap_or_default());
 /// }
-/// let answer = client.call_tool("led_set", json!({"on": true}))?;
-/// println!("{}", answer.texts());
+/// let output = client.call_tool("led_set", json!({"on": true}))?;
+/// println!("{}", output.texts());
 /// # Ok::<(), tinymcp::Error>(())
 /// ```
 ///
@@ -107,16 +107,16 @@ pub(crate) use {
 /// [`crate::Limits::child_exit`] twice before it is killed.
 #[derive(Clone)]
 pub struct Client {
-    handle: Arc<Handle>,
+    handle: Arc<ClientHandle>,
 }
 
 /// Closes the connection when the last clone is dropped, although the reader thread still holds the
 /// core.
-struct Handle {
+struct ClientHandle {
     core: Arc<connection::Core>,
 }
 
-impl Drop for Handle {
+impl Drop for ClientHandle {
     fn drop(&mut self) {
         self.core.close();
     }
@@ -155,7 +155,7 @@ impl Client {
     }
 
     fn of(core: Arc<connection::Core>) -> Client {
-        Client { handle: Arc::new(Handle { core }) }
+        Client { handle: Arc::new(ClientHandle { core }) }
     }
 
     fn core(&self) -> &Arc<connection::Core> {
@@ -180,8 +180,8 @@ impl Client {
         }
     }
 
-    /// Returns the detected protocol. Pass it to [`ClientBuilder::protocol`] to connect to the same server
-    /// again without detection.
+    /// Returns the detected protocol. Pass it to [`ClientBuilder::protocol`] to connect to the same
+    /// server again without detection.
     pub fn protocol(&self) -> Protocol {
         if self.core().era().sessions() { Protocol::Session } else { Protocol::Stateless }
     }
@@ -207,8 +207,8 @@ impl Client {
     }
 
     /// Closes the connection: waiting calls fail as [`crate::ErrorKind::Closed`], and a child
-    /// process is asked to exit, then killed. Blocks until that is done. A second call has no
-    /// effect.
+    /// process gets time to exit, then it is killed. Blocks until that is done. A second call has
+    /// no effect.
     pub fn close(&self) {
         self.core().close();
     }

@@ -1,7 +1,7 @@
 //! One request in flight: its outcome, its progress, its deadline.
 //!
 //! The reader thread stores the response and the progress here. The waiting thread takes them. The
-//! clock of the deadlines stops while the user is asked.
+//! clock of the deadlines stops while the handlers wait for the user.
 //!
 //! # Invariants
 //! - The outcome is set once; a second one is dropped. Only a lost session is replaced, before any
@@ -49,14 +49,14 @@ impl Progress {
 }
 
 /// A response, in its document.
-pub(super) struct Reply {
+pub(super) struct RawReply {
     pub doc: Doc,
     pub node: NodeId,
     /// `true` if `node` is the result, `false` if it is the error.
     pub ok: bool,
 }
 
-impl Reply {
+impl RawReply {
     pub(super) fn value(&self) -> Value<'_> {
         self.doc.at(self.node)
     }
@@ -101,7 +101,7 @@ pub(super) struct PendingCall {
 
 #[derive(Default)]
 struct State {
-    outcome: Outcome,
+    outcome: Slot,
     /// A waiting thread is counted in [`Waiters`].
     counted: bool,
     /// Filter that the server acknowledged, for a listen request.
@@ -113,10 +113,10 @@ struct State {
 }
 
 #[derive(Default)]
-enum Outcome {
+enum Slot {
     #[default]
     InFlight,
-    Ready(Result<Reply, Failure>),
+    Ready(Result<RawReply, Failure>),
     Taken,
 }
 
@@ -177,12 +177,12 @@ impl PendingCall {
     }
 
     /// Sets the outcome, unless it is set. Dropping the returned value wakes the waiting threads.
-    pub(super) fn finish(self: Arc<Self>, outcome: Result<Reply, Failure>) -> Option<WakeUp> {
+    pub(super) fn finish(self: Arc<Self>, outcome: Result<RawReply, Failure>) -> Option<WakeUp> {
         let mut state = lock(&self.state);
-        if !matches!(state.outcome, Outcome::InFlight) {
+        if !matches!(state.outcome, Slot::InFlight) {
             return None;
         }
-        state.outcome = Outcome::Ready(outcome);
+        state.outcome = Slot::Ready(outcome);
         self.uncount(&mut state);
         let wakes = self.ready.has_waiters(&state) || self.on_ready.get().is_some();
         drop(state);
@@ -193,8 +193,8 @@ impl PendingCall {
     /// again after that.
     pub(super) fn give_up(self: Arc<Self>, why: Failure) {
         let mut state = lock(&self.state);
-        if matches!(state.outcome, Outcome::Ready(Err(Failure::SessionLost))) {
-            state.outcome = Outcome::InFlight;
+        if matches!(state.outcome, Slot::Ready(Err(Failure::SessionLost))) {
+            state.outcome = Slot::InFlight;
         }
         drop(state);
         self.finish(Err(why));
@@ -206,7 +206,7 @@ impl PendingCall {
         let state = lock(&self.state);
         // OK to drop: a call has one callback for all its requests.
         let _ = self.on_ready.set(Arc::clone(callback));
-        let ready = matches!(state.outcome, Outcome::Ready(_)) || !state.progress.is_empty();
+        let ready = matches!(state.outcome, Slot::Ready(_)) || !state.progress.is_empty();
         drop(state);
         self.count_waiter();
         if ready {
@@ -223,7 +223,7 @@ impl PendingCall {
     /// Counts a waiter until the outcome is set.
     pub(super) fn count_waiter(&self) {
         let mut state = lock(&self.state);
-        if matches!(state.outcome, Outcome::InFlight) && !std::mem::replace(&mut state.counted, true) {
+        if matches!(state.outcome, Slot::InFlight) && !std::mem::replace(&mut state.counted, true) {
             self.waiters.count.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -246,7 +246,7 @@ impl PendingCall {
     pub(super) fn push_progress(&self, progress: Progress) {
         let mut state = lock(&self.state);
         let stale = state.last_step.is_some_and(|(done, _)| progress.done <= done);
-        if stale || !matches!(state.outcome, Outcome::InFlight) {
+        if stale || !matches!(state.outcome, Slot::InFlight) {
             return;
         }
         state.last_step = Some((progress.done, Instant::now()));
@@ -284,7 +284,7 @@ impl PendingCall {
 
     /// Returns whether the outcome was set.
     pub(super) fn is_finished(&self) -> bool {
-        !matches!(lock(&self.state).outcome, Outcome::InFlight)
+        !matches!(lock(&self.state).outcome, Slot::InFlight)
     }
 
     /// Passes the queued progress to the listener. Progress that arrives meanwhile stays queued,
@@ -304,7 +304,7 @@ impl PendingCall {
     /// outcome or progress is available, or a deadline has passed.
     pub(super) fn idle_until(&self, until: Option<Instant>) -> Option<Instant> {
         let state = lock(&self.state);
-        if !matches!(state.outcome, Outcome::InFlight) || !state.progress.is_empty() {
+        if !matches!(state.outcome, Slot::InFlight) || !state.progress.is_empty() {
             return None;
         }
         let now = Instant::now();
@@ -318,13 +318,13 @@ impl PendingCall {
         &self,
         until: Option<Instant>,
         listener: &mut dyn FnMut(Progress),
-    ) -> Option<Result<Reply, Failure>> {
+    ) -> Option<Result<RawReply, Failure>> {
         let mut state = lock(&self.state);
         // Progress that is queued now is delivered even after the deadline; later progress is not,
         // because it could arrive faster than it is delivered.
         let mut due = state.progress.len();
         loop {
-            if !matches!(state.outcome, Outcome::Ready(_)) && due == 0 {
+            if !matches!(state.outcome, Slot::Ready(_)) && due == 0 {
                 let now = Instant::now();
                 if self.deadline_of(&state).is_some_and(|deadline| deadline <= now) {
                     return Some(Err(Failure::Timeout));
@@ -363,7 +363,7 @@ impl PendingCall {
     /// deadline.
     pub(super) fn wait_acknowledged(&self, deadline: Instant) -> Option<Filter> {
         let mut state = lock(&self.state);
-        while state.acknowledged.is_none() && matches!(state.outcome, Outcome::InFlight) {
+        while state.acknowledged.is_none() && matches!(state.outcome, Slot::InFlight) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -374,7 +374,7 @@ impl PendingCall {
     }
 
     /// Takes the outcome, if there is one.
-    pub(super) fn take(&self) -> Option<Result<Reply, Failure>> {
+    pub(super) fn take(&self) -> Option<Result<RawReply, Failure>> {
         lock(&self.state).take()
     }
 
@@ -404,9 +404,9 @@ impl PendingCall {
     /// set another outcome.
     pub(super) fn reopen(&self) -> bool {
         let mut state = lock(&self.state);
-        let lost = matches!(state.outcome, Outcome::Ready(Err(Failure::SessionLost)));
+        let lost = matches!(state.outcome, Slot::Ready(Err(Failure::SessionLost)));
         if lost {
-            state.outcome = Outcome::InFlight;
+            state.outcome = Slot::InFlight;
         }
         lost
     }
@@ -418,9 +418,9 @@ impl PendingCall {
 }
 
 impl State {
-    fn take(&mut self) -> Option<Result<Reply, Failure>> {
-        match std::mem::replace(&mut self.outcome, Outcome::Taken) {
-            Outcome::Ready(outcome) => Some(outcome),
+    fn take(&mut self) -> Option<Result<RawReply, Failure>> {
+        match std::mem::replace(&mut self.outcome, Slot::Taken) {
+            Slot::Ready(outcome) => Some(outcome),
             other => {
                 self.outcome = other;
                 None

@@ -16,7 +16,7 @@ use crate::transport::client::Failure;
 use super::call::{CallControl, CallRun, read};
 use super::connect::request;
 use super::connection::Core;
-use super::pending_call::{CallTimeout, Progress, Reply};
+use super::pending_call::{CallTimeout, Progress, RawReply};
 
 /// Result of a request.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub enum Outcome<T> {
 #[derive(Clone, Debug)]
 pub struct InputRequired {
     /// The input requests, an object by key: each has a `method` and `params`.
-    // Until `with_object`, `null` stands for none.
+    // Before `with_object`, `null` means no responses.
     pub questions: Json,
     /// Opaque state of the server, as JSON text.
     pub(super) state: Option<String>,
@@ -225,7 +225,7 @@ pub struct Call<T> {
 }
 
 impl<T> Call<T> {
-    /// Waits for the result. The handlers answer input requests.
+    /// Waits for the result. The handlers respond to input requests.
     ///
     /// # Errors
     /// As [`Request::wait`].
@@ -234,7 +234,7 @@ impl<T> Call<T> {
     }
 
     /// Waits until `until` at most. Returns `None` if the call is still in flight then. The
-    /// handlers answer input requests.
+    /// handlers respond to input requests.
     ///
     /// # Errors
     /// As [`Request::wait`].
@@ -244,7 +244,7 @@ impl<T> Call<T> {
 
     /// Waits for the outcome of one round: the result, or input that the server requires. The
     /// caller provides the input with [`Request::resume`]. In a session the server sends requests
-    /// of its own instead, which the handlers answer.
+    /// of its own instead, to which the handlers respond.
     ///
     /// # Errors
     /// As [`Request::wait`].
@@ -257,7 +257,7 @@ impl<T> Call<T> {
         Some(self.run.finish(until)?.and_then(|reply| read(&self.run.core, reply, self.decode)))
     }
 
-    pub(super) fn decoded(&self, outcome: Result<Outcome<Reply>, Error>) -> Result<Outcome<T>, Error> {
+    pub(super) fn decoded(&self, outcome: Result<Outcome<RawReply>, Error>) -> Result<Outcome<T>, Error> {
         Ok(match outcome? {
             Outcome::Complete(reply) => Outcome::Complete(read(&self.run.core, reply, self.decode)?),
             Outcome::InputRequired(input) => Outcome::InputRequired(input.with_object()),

@@ -5,7 +5,7 @@
 //! these two threads repeats it, the other one does nothing.
 //!
 //! # Invariants
-//! - A call is repeated once, and only if the server said that it had not acted on it.
+//! - A call is repeated once, and only if the server reported that it had not processed it.
 //! - Every path ends with an outcome for the request.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::connection::Core;
 use super::pending_call::{PendingCall, Resend};
 
 impl Core {
-    /// Sends a request again whose session was lost, if it has the data for that.
+    /// Repeats a request whose session was lost, if its data are still stored.
     pub(super) fn resend(self: &Arc<Self>, pending: Arc<PendingCall>) {
         let Some(resend) = pending.take_resend() else { return };
         let core = Arc::clone(self);

@@ -44,7 +44,7 @@ pub(crate) trait ClientEra: Sync {
         &self,
         result: Value<'d>,
         order: &OutgoingRequest,
-    ) -> Result<Outcome<'d>, Cow<'static, str>>;
+    ) -> Result<Decoded<'d>, Cow<'static, str>>;
 
     /// Header names and values of a request, for transports that have headers.
     fn headers(&self, revision: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)>;
@@ -124,7 +124,7 @@ pub(crate) enum ServerEvent<'d> {
 
 /// Decoded kind of a result.
 #[derive(Clone, Debug)]
-pub(crate) enum Outcome<'d> {
+pub(crate) enum Decoded<'d> {
     /// The final result, and how long it stays fresh.
     Complete(CacheHint),
     /// The server requests input: requests by key, and the `requestState` to return.

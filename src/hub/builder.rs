@@ -53,7 +53,7 @@ pub(super) struct Handlers {
 struct Clients {
     /// Capabilities that at least one client declared; `None` before the first client.
     able: Option<ClientCapabilities>,
-    /// Servers no longer wait for a client.
+    /// Servers need not wait for a client.
     over: bool,
 }
 

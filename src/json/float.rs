@@ -1,6 +1,6 @@
 //! Shortest decimal form of floating-point numbers.
 //!
-//! The form is that of `{:?}` in the standard library, whose code and tables are five times as
+//! The format is that of `{:?}` in the standard library, whose code and tables are five times as
 //! large because they also round to a precision, pad and align. Numbers with up to 15 digits, like
 //! most measurements, take a few multiplications. Other numbers use the exact algorithm of Steele
 //! and White with big integers. Nothing is allocated.

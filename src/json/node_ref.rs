@@ -1,6 +1,6 @@
 //! A value with its node, for code that reads several properties of every value.
 //!
-//! A [`Value`] looks up its node for each property; a [`NodeRef`] has it at hand. It offers what
+//! A [`Value`] looks up its node for each property; a [`NodeRef`] holds it. It offers what
 //! the schema validator needs.
 //!
 //! Invariant: the node is the one at the index.

@@ -19,7 +19,7 @@ const GROUP: usize = 250;
 
 /// Relation of a subschema to the schemas within it that apply to the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Layout {
     /// No other schema applies to the value.
     Plain,
     /// Only a reference, or an `allOf` with one element.
@@ -32,7 +32,7 @@ pub(super) enum Form {
 
 /// The marks of all subschemas, by index.
 pub(super) struct Marks {
-    pub forms: Vec<Form>,
+    pub forms: Vec<Layout>,
     /// Another schema may constrain the same members or elements.
     pub shared: Vec<bool>,
     /// Within a condition (`if`, `not`, `contains`), where a stricter schema can make the whole
@@ -91,7 +91,7 @@ impl Marks {
     /// Marks the children and the target of one subschema.
     fn spread(&mut self, tree: &SchemaTree<'_>, at: usize, work: &mut Vec<usize>) {
         let (shared, conditional) = (self.shared[at], self.conditional[at]);
-        let composed = self.forms[at] == Form::Composed;
+        let composed = self.forms[at] == Layout::Composed;
         if let Target::Node(target) = tree.target(at) {
             if shared || conditional || composed {
                 self.share(target, work);
@@ -143,7 +143,7 @@ fn constrained_elsewhere(tree: &SchemaTree<'_>, at: usize) -> bool {
     })
 }
 
-fn form(tree: &SchemaTree<'_>, at: usize) -> Form {
+fn form(tree: &SchemaTree<'_>, at: usize) -> Layout {
     let value = tree.node(at).value;
     let reference = tree.target(at) != Target::None;
     let mut branches = 0;
@@ -153,16 +153,16 @@ fn form(tree: &SchemaTree<'_>, at: usize) -> Form {
             "allOf" => found[0] = true,
             "anyOf" => found[1] = true,
             "oneOf" => found[2] = true,
-            "then" | "else" | "dependentSchemas" | "dependencies" | "if" | "not" => return Form::Composed,
+            "then" | "else" | "dependentSchemas" | "dependencies" | "if" | "not" => return Layout::Composed,
             _ => continue,
         }
         branches += 1;
     }
     if reference && tree.old {
-        return Form::Wrapper;
+        return Layout::Wrapper;
     }
     if !reference && branches == 0 {
-        return Form::Plain;
+        return Layout::Plain;
     }
     let kinds = found.iter().filter(|f| **f).count() + usize::from(reference);
     let bare = value.members().all(|(keyword, _)| {
@@ -173,10 +173,10 @@ fn form(tree: &SchemaTree<'_>, at: usize) -> Form {
             )
     });
     if !bare || kinds != 1 {
-        return Form::Composed;
+        return Layout::Composed;
     }
     if reference || found[0] && branches == 1 {
-        return if value.get("$ref").is_some() || found[0] { Form::Wrapper } else { Form::Composed };
+        return if value.get("$ref").is_some() || found[0] { Layout::Wrapper } else { Layout::Composed };
     }
     let complete = |child: usize| {
         let value = tree.node(child).value;
@@ -186,7 +186,7 @@ fn form(tree: &SchemaTree<'_>, at: usize) -> Form {
                 .any(|k| value.get(k).is_some())
     };
     let mut branches = tree.children(at).filter(|c| tree.node(*c).role == Role::Branch);
-    if !found[0] && branches.all(complete) { Form::Union } else { Form::Composed }
+    if !found[0] && branches.all(complete) { Layout::Union } else { Layout::Composed }
 }
 
 /// Marks the subschemas that apply to some part of a value. All of them, if a dynamic reference or

@@ -13,7 +13,7 @@
 
 use std::collections::HashSet;
 
-use super::composition::{Form, Group, is_annotation, is_closed};
+use super::composition::{Group, Layout, is_annotation, is_closed};
 use super::tree::{Role, SchemaTree, Target, is_object};
 use super::{Look, validity_rules};
 use crate::json::{Kind, Value};
@@ -68,7 +68,7 @@ impl Plan {
                 Ok(close) => plan.close[at] = close,
                 Err(reason) => plan.leave(at, reason),
             }
-            if optional == Optional::Require && look.marks.forms[at] == Form::Plain && is_object(schema) {
+            if optional == Optional::Require && look.marks.forms[at] == Layout::Plain && is_object(schema) {
                 match requirable(schema) {
                     Ok(true) => plan.require_members(look, at),
                     Ok(false) => {}
@@ -167,9 +167,9 @@ impl Plan {
 fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
     let schema = look.tree.node(at).value;
     let close = match look.marks.forms[at] {
-        Form::Plain => Close::Additional,
-        Form::Composed => Close::Unevaluated,
-        Form::Wrapper | Form::Union => return Ok(None),
+        Layout::Plain => Close::Additional,
+        Layout::Composed => Close::Unevaluated,
+        Layout::Wrapper | Layout::Union => return Ok(None),
     };
     if !is_object(schema) || !open(schema)? {
         return Ok(None);
@@ -296,7 +296,7 @@ fn follow(look: &Look<'_>, mut at: usize) -> Option<usize> {
     for _ in 0..HOPS {
         match look.tree.target(at) {
             Target::None => return Some(at),
-            Target::Node(target) if look.marks.forms[at] == Form::Wrapper => {
+            Target::Node(target) if look.marks.forms[at] == Layout::Wrapper => {
                 // A type beside the reference may contradict the target.
                 if !look.tree.old && look.tree.node(at).value.get("type").is_some() {
                     return None;

@@ -12,7 +12,7 @@
 
 use std::collections::HashSet;
 
-use super::composition::{Form, Group, is_closed_from_above};
+use super::composition::{Group, Layout, is_closed_from_above};
 use super::tree::{ROOT, Role, Target, has_type, is_object};
 use super::{Choice, Finding, Look, Severity, validity_rules};
 use crate::json::{Kind, Value};
@@ -253,7 +253,7 @@ fn stands_alone(look: &Look<'_>, at: usize) -> bool {
 }
 
 fn no_required(look: &Look<'_>, at: usize) -> Option<String> {
-    if !stands_alone(look, at) || matches!(look.marks.forms[at], Form::Wrapper | Form::Union) {
+    if !stands_alone(look, at) || matches!(look.marks.forms[at], Layout::Wrapper | Layout::Union) {
         return None;
     }
     let schema = look.tree.node(at).value;
@@ -263,7 +263,7 @@ fn no_required(look: &Look<'_>, at: usize) -> Option<String> {
     let declares = |schema: Value<'_>| schema.get("properties").is_some_and(|p| !p.is_empty());
     let listed = |schema: Value<'_>| schema.get("required").is_some_and(|r| r.kind() == Kind::Array);
     let (declared, required) = match look.marks.forms[at] {
-        Form::Composed => {
+        Layout::Composed => {
             let group = Group::of(&look.tree, at)?;
             let some = |test: &dyn Fn(Value<'_>) -> bool| {
                 group.nodes.iter().any(|node| test(look.tree.node(*node).value))
@@ -276,11 +276,11 @@ fn no_required(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 fn open_object(look: &Look<'_>, at: usize) -> Option<String> {
-    if !stands_alone(look, at) || matches!(look.marks.forms[at], Form::Wrapper | Form::Union) {
+    if !stands_alone(look, at) || matches!(look.marks.forms[at], Layout::Wrapper | Layout::Union) {
         return None;
     }
     let object = match look.marks.forms[at] {
-        Form::Composed => Group::of(&look.tree, at)?.is_object(&look.tree),
+        Layout::Composed => Group::of(&look.tree, at)?.is_object(&look.tree),
         _ => is_object(look.tree.node(at).value),
     };
     if !object || is_closed_from_above(&look.tree, at) {
@@ -450,7 +450,7 @@ fn unbounded_map(look: &Look<'_>, at: usize) -> Option<String> {
 fn closed_beside_branches(look: &Look<'_>, at: usize) -> Option<String> {
     let schema = look.tree.node(at).value;
     let closed = schema.get("additionalProperties").and_then(Value::as_bool) == Some(false);
-    if !closed || look.marks.forms[at] != Form::Composed {
+    if !closed || look.marks.forms[at] != Layout::Composed {
         return None;
     }
     let own = schema.get("properties");

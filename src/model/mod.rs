@@ -41,13 +41,13 @@ impl Revision {
 /// Capabilities that a client declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientCapabilities {
-    /// Answers form elicitation.
+    /// Supports form elicitation.
     pub form: bool,
-    /// Answers URL elicitation.
+    /// Supports URL elicitation.
     pub url: bool,
-    /// Answers sampling.
+    /// Supports sampling.
     pub sampling: bool,
-    /// Answers sampling that offers tools.
+    /// Supports sampling with tools.
     pub sampling_tools: bool,
     /// Lists its roots.
     pub roots: bool,
@@ -100,7 +100,7 @@ impl Level {
 /// Known properties of the sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// The revision this request is answered in.
+    /// The revision of the response.
     pub revision: Revision,
     /// Declared capabilities.
     pub capabilities: ClientCapabilities,
@@ -144,7 +144,7 @@ pub(crate) struct Query {
     pub meta: Option<NodeId>,
 }
 
-/// Operation that a request asks for.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Opens a session; the response describes the server.
@@ -323,7 +323,7 @@ pub(crate) enum Fault {
     Parse(String),
     /// The JSON is not a valid request.
     InvalidRequest(Cow<'static, str>),
-    /// No such method, or nothing behind it is registered.
+    /// Unknown method, or no entry for it is registered.
     UnknownMethod(String),
     /// A parameter is missing or invalid.
     InvalidParams(Cow<'static, str>),

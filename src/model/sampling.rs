@@ -42,7 +42,7 @@ pub enum Block {
     ToolUse(ToolUse),
     /// Result of a tool.
     ToolResult {
-        /// Id of the tool use that this answers.
+        /// Id of the tool use of this result.
         id: String,
         /// Result of the tool.
         content: Vec<Content>,
@@ -301,7 +301,7 @@ impl SampleResult {
         SampleResult { doc }
     }
 
-    /// The blocks of the message, as they came.
+    /// The blocks of the message, as received.
     pub fn blocks(&self) -> impl Iterator<Item = Value<'_>> {
         let content = self.doc.root().get("content");
         let single = content.filter(|c| c.kind() == Kind::Object);

@@ -53,7 +53,7 @@ fn in_time(test: impl FnOnce() + Send + 'static) {
     next(&aside(test));
 }
 
-/// Shut at first; lets everybody through once it is open.
+/// Closed at first. Threads pass once it is open.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -208,7 +208,7 @@ fn full_queue_returns_the_job() {
             pool.try_submit(n).unwrap();
         }
         let refused = pool.try_submit(99).unwrap_err();
-        assert_eq!((refused.job, refused.why), (99, Refusal::Full));
+        assert_eq!((refused.job, refused.why), (99, PoolError::Full));
         assert_eq!(pool.queued(), room);
         gate.open();
         assert!(pool.wait_idle(soon()));
@@ -266,7 +266,7 @@ fn a_never_ending_job_holds_up_only_its_own_worker() {
         }
         assert!(!pool.wait_idle(Instant::now()));
         assert!(!pool.wait_idle(Instant::now() + Duration::from_millis(5)));
-        // The last handle goes while the job still runs: nothing waits for it.
+        // The last handle is dropped while the job still runs: no thread waits for it.
         drop(pool);
         gate.open();
     });
@@ -368,8 +368,8 @@ fn a_submitter_waits_for_no_more_than_one_place() {
 #[test]
 fn every_waiting_submitter_gets_free_room() {
     in_time(|| {
-        // Two workers take a job each, at nearly the same moment, and never come back: the second
-        // submitter is woken by the first, or by nobody.
+        // Two workers take a job each at nearly the same moment and block: only the first submitter
+        // can wake the second one.
         for _ in 0..100 {
             let pool = tasks(size(2, 2));
             let first = occupy(&pool, 2);
@@ -415,10 +415,10 @@ fn closing_wakes_submitters_and_runs_what_was_accepted() {
     };
     until(|| impatient(&pool) == 2);
     pool.close();
-    assert_eq!(next(&one), Err(Refusal::Closed));
-    assert_eq!(next(&many), (Err(Refusal::Closed), 5));
+    assert_eq!(next(&one), Err(PoolError::Closed));
+    assert_eq!(next(&many), (Err(PoolError::Closed), 5));
     let refused = pool.try_submit(nothing()).unwrap_err();
-    assert_eq!(refused.why, Refusal::Closed);
+    assert_eq!(refused.why, PoolError::Closed);
     gate.open();
     assert!(pool.wait_idle(soon()));
     assert_eq!(ran.load(Ordering::Relaxed), 3);
@@ -456,7 +456,7 @@ fn what_was_not_accepted_stays_in_order() {
     };
     until(|| pool.handle.shared.lock().waiting == 1);
     pool.close();
-    assert_eq!(next(&rest), (Err(Refusal::Closed), vec![3, 4, 5]));
+    assert_eq!(next(&rest), (Err(PoolError::Closed), vec![3, 4, 5]));
     gate.open();
 }
 
@@ -485,11 +485,11 @@ fn idle_workers_end_except_one_and_new_ones_start() {
 fn without_a_single_thread_jobs_come_back() {
     let pool = tasks(PoolSize { stack: usize::MAX / 16 * 15, ..size(2, 4) });
     let refused = pool.try_submit(nothing()).unwrap_err();
-    assert_eq!(refused.why, Refusal::NoThread);
+    assert_eq!(refused.why, PoolError::NoThread);
     let refused = pool.submit(refused.job).unwrap_err();
-    assert_eq!(refused.why, Refusal::NoThread);
+    assert_eq!(refused.why, PoolError::NoThread);
     let mut jobs = vec![refused.job, nothing()];
-    assert_eq!(pool.submit_all(&mut jobs, |_| true), Err(Refusal::NoThread));
+    assert_eq!(pool.submit_all(&mut jobs, |_| true), Err(PoolError::NoThread));
     assert_eq!((jobs.len(), pool.queued(), pool.threads()), (2, 0, 0));
 }
 
@@ -542,6 +542,6 @@ fn the_last_handle_may_be_dropped_inside_a_job() {
     drop(pool);
     gate.open();
     assert_eq!(next(&got), "after");
-    // The closure of the second job is gone, so its worker is done with it.
+    // The closure of the second job was dropped, so its worker has finished it.
     assert!(got.recv_timeout(LONG).is_err());
 }

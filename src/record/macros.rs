@@ -68,7 +68,7 @@
 /// | `[0..=27]`, `[1..]`, `[..=9]` | bounds of a number, or of the numbers in an `Option`, `Vec` or map |
 /// | `[len 1..=80]` | bounds of a string's length in characters (Unicode code points), likewise |
 /// | `[items ..=8]` | bounds of the number of elements of a `Vec` or members of a map; several bounds are separated by commas |
-/// | `= default` | the member may be left out; the value is in the schema as `default`. A `String` takes a literal, a `Vec` an array |
+/// | `= default` | the member is optional; the value is in the schema as `default`. A `String` takes a literal, a `Vec` an array |
 ///
 /// A member is required unless its type is `Option` or it has a default. An optional member may be
 /// `null`, which counts as absent although the schema does not offer it. Unknown members are

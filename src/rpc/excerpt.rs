@@ -8,7 +8,7 @@
 //! - Only members of the outermost object count; members of nested values and the contents of
 //!   strings never do.
 //! - The end is only used for the id, and only where it is the last member, or the last before
-//!   `"jsonrpc"`: anything further inside cannot be told from a nested member.
+//!   `"jsonrpc"`: anything further inside cannot be distinguished from a nested member.
 
 /// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -155,7 +155,7 @@ pub(super) struct Node {
     pub(super) flags: u8,
 }
 
-/// The node has several paths to it, so caching its verdicts pays.
+/// The node has several paths to it, so its verdicts are cached.
 pub(super) const SHARED: u8 = 1;
 /// The node has `unevaluatedItems` or `unevaluatedProperties`.
 pub(super) const TRACKS: u8 = 2;

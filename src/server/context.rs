@@ -1,9 +1,9 @@
 //! Context of a running handler: progress, log entries, cancellation, and requests to the client.
 //!
 //! A method that sends a request to the client returns the response if the call already has it.
-//! Otherwise it returns a [`ToolError`], which the handler must return with `?`. The request is then
-//! sent. When the responses have arrived, **the handler runs again from the start**, so put side
-//! effects after these calls. Requests before the first `?` are sent together:
+//! Otherwise it returns a [`ToolError`], which the handler must return with `?`. The request is
+//! then sent. When the responses have arrived, **the handler runs again from the start**, so put
+//! side effects after these calls. Requests before the first `?` are sent together:
 //!
 //! ```
 //! # use tinymcp::{Context, ToolError, Form};
@@ -239,14 +239,14 @@ impl Context<'_> {
             return Err(ToolError::new(why));
         }
         if let Some(flaw) = sampling.contents().find_map(meta::of_block) {
-            return Err(ToolError::new(format!("Invalid request {key:?}: the _meta of a content block {flaw}")));
+            return Err(ToolError::new(format!("Invalid request {key:?}: the _meta of a block {flaw}")));
         }
         if let Some(flaw) = sampling.tools.iter().filter_map(|tool| tool.meta.as_ref()).find_map(meta::flaw) {
             return Err(ToolError::new(format!("Invalid request {key:?}: the _meta of a tool {flaw}")));
         }
         let [a, b, c] = sampling.priorities;
         if [sampling.temperature, a, b, c].into_iter().flatten().any(|number| !number.is_finite()) {
-            return Err(ToolError::new(format!("Invalid request {key:?}: temperature and priorities must be finite numbers")));
+            return Err(ToolError::new(format!("Invalid request {key:?}: a number is not finite")));
         }
         self.ask(key, AskRequest::Sample(Box::new(sampling))).map(SampleResult::new)
     }

@@ -10,7 +10,7 @@ use crate::model::content::{Completion, PromptOutput, ReadOutput};
 use crate::model::uri_template::{Variables, unencoded};
 use crate::model::{Change, CompletionKind, Level};
 
-use super::call::Outcome;
+use super::call::Handled;
 use super::context::Context;
 use super::handler::{self, ToolArguments, ToolResult};
 use super::redact;
@@ -250,7 +250,7 @@ pub(super) fn insert_resource<R: Into<ReadOutput>>(
     check_uri(&resource.uri)?;
     let mime_type = resource.mime_type.clone();
     let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| {
-        read(ctx, uri).map(|output| Outcome::Read(output.into().complete(uri, mime_type.as_deref())))
+        read(ctx, uri).map(|output| Handled::Read(output.into().complete(uri, mime_type.as_deref())))
     });
     catalog.change(|r| r.add_resource(resource, read))
 }
@@ -268,7 +268,7 @@ pub(super) fn insert_template<R: Into<ReadOutput>>(
     let mime_type = template.mime_type.clone();
     let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, variables: &Variables| {
         read(ctx, uri, variables)
-            .map(|output| Outcome::Read(output.into().complete(uri, mime_type.as_deref())))
+            .map(|output| Handled::Read(output.into().complete(uri, mime_type.as_deref())))
     });
     catalog.change(|r| r.add_template(template, read))
 }
@@ -280,7 +280,7 @@ pub(super) fn insert_prompt(
 ) -> Result<(), Error> {
     check_meta(&prompt.name, prompt.meta.as_ref())?;
     let fill =
-        move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| fill(ctx, arguments).map(Outcome::Prompt);
+        move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| fill(ctx, arguments).map(Handled::Prompt);
     catalog.change(|r| r.add_prompt(prompt, Arc::new(fill)))
 }
 
@@ -292,7 +292,7 @@ pub(super) fn insert_completion(
     complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
 ) -> Result<(), Error> {
     let complete = Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| {
-        Ok(Outcome::Completion(complete(asked)))
+        Ok(Handled::Completion(complete(asked)))
     });
     catalog.change(|r| r.add_completion(kind, subject, argument, complete))
 }

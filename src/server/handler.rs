@@ -7,7 +7,7 @@ use crate::json::{Json, Value};
 use crate::model::content::{Content, Structured, ToolOutput};
 use crate::record::{self, FromJson, Record, Violation};
 
-use super::call::Outcome;
+use super::call::Handled;
 use super::context::Context;
 use super::tool_error::ToolError;
 
@@ -215,9 +215,9 @@ impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for (Structured<T>,
 /// Wraps the handler of a tool that runs on workers.
 pub(super) fn pooled<A: ToolArguments, R: ToolResult>(
     handler: impl Fn(&mut Context<'_>, A) -> Result<R, ToolError>,
-) -> impl Fn(&mut Context<'_>, Value<'_>) -> Result<Outcome, ToolError> {
+) -> impl Fn(&mut Context<'_>, Value<'_>) -> Result<Handled, ToolError> {
     move |ctx, arguments| match A::read(arguments) {
-        Ok(arguments) => handler(ctx, arguments).map(|result| Outcome::Tool(result.into_output())),
+        Ok(arguments) => handler(ctx, arguments).map(|result| Handled::Tool(result.into_output())),
         Err(violation) => Err(ctx.bad_arguments(&violation)),
     }
 }
@@ -225,9 +225,9 @@ pub(super) fn pooled<A: ToolArguments, R: ToolResult>(
 /// Wraps the handler of an inline tool, which runs on the reader thread.
 pub(super) fn inline<A: ToolArguments, R: ToolResult>(
     mut handler: impl FnMut(&mut Context<'_>, A) -> Result<R, ToolError>,
-) -> impl FnMut(&mut Context<'_>, Value<'_>) -> Result<Outcome, ToolError> {
+) -> impl FnMut(&mut Context<'_>, Value<'_>) -> Result<Handled, ToolError> {
     move |ctx, arguments| match A::read(arguments) {
-        Ok(arguments) => handler(ctx, arguments).map(|result| Outcome::Tool(result.into_output())),
+        Ok(arguments) => handler(ctx, arguments).map(|result| Handled::Tool(result.into_output())),
         Err(violation) => Err(ctx.bad_arguments(&violation)),
     }
 }

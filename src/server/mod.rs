@@ -37,8 +37,8 @@ use crate::model::uri_template::{TemplateError, Variables};
 use crate::model::{CacheHint, CompletionKind, Identity};
 use crate::transport::Link;
 
+pub(crate) use self::call::Handled;
 use self::call::InlineFn;
-pub(crate) use self::call::Outcome;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::call::request_state::Sealer;
 #[cfg(not(any(test, fuzzing)))]
@@ -74,7 +74,7 @@ pub struct Server {
     identity: Identity,
     shared: Arc<Shared>,
     limits: Option<Limits>,
-    /// Whether checks are made by a compiler that was handed in.
+    /// Checks use a schema compiler that the program provided.
     own_compiler: bool,
     eras: Eras,
     list_cache: CacheHint,
@@ -85,10 +85,11 @@ pub struct Server {
 }
 
 /// An inline handler that may move to the thread that serves.
-type InlineSend = dyn FnMut(&mut Context<'_>, crate::json::Value<'_>) -> Result<Outcome, ToolError> + Send;
+type InlineSend = dyn FnMut(&mut Context<'_>, crate::json::Value<'_>) -> Result<Handled, ToolError> + Send;
 
 impl Server {
-    /// A server of this name and version that supports the session protocol and the stateless protocol.
+    /// A server of this name and version that supports the session protocol and the stateless
+    /// protocol.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Server {
         Server::with_eras(name, version, Eras::ALL)
     }
@@ -128,13 +129,13 @@ impl Server {
         self
     }
 
-    /// What the server is for.
+    /// Purpose of the server.
     pub fn description(&mut self, text: impl Into<String>) -> &mut Server {
         self.identity.description = Some(text.into());
         self
     }
 
-    /// Where to read more.
+    /// URL of a page about the server.
     pub fn website(&mut self, url: impl Into<String>) -> &mut Server {
         self.identity.website = Some(url.into());
         self
@@ -146,7 +147,7 @@ impl Server {
         self
     }
 
-    /// How a model should use the server.
+    /// Instructions for models that use the server.
     pub fn instructions(&mut self, text: impl Into<String>) -> &mut Server {
         self.identity.instructions = Some(text.into());
         self
@@ -205,13 +206,14 @@ impl Server {
         self
     }
 
-    /// How long clients may keep lists and the greeting (2026-07-28 server/utilities/caching).
+    /// Time for which clients may cache lists and the greeting (2026-07-28
+    /// server/utilities/caching).
     pub fn list_cache(&mut self, hint: CacheHint) -> &mut Server {
         self.list_cache = hint;
         self
     }
 
-    /// How long clients may keep the contents of resources.
+    /// Time for which clients may cache the contents of resources.
     pub fn read_cache(&mut self, hint: CacheHint) -> &mut Server {
         self.read_cache = hint;
         self

@@ -19,8 +19,8 @@
 //! be taken under `live`, never the other way round.
 //!
 //! # Invariants
-//! - A token or header of the program goes to the endpoint's own origin only; redirects elsewhere
-//!   are not followed.
+//! - A token or header of the program is sent to the endpoint's own origin only; redirects
+//!   elsewhere are not followed.
 //! - No error message contains a header of the client, a session id or the query of the URL.
 
 mod connector;
@@ -49,7 +49,7 @@ use self::post::PostRequest;
 use self::sse_listener::Listener;
 use crate::error::Error;
 use crate::limits::Limits;
-use crate::pool::{Pool, PoolSize, Refusal};
+use crate::pool::{Pool, PoolError, PoolSize};
 use crate::sync::lock;
 use crate::transport::client::{
     Connector, Failure, Kind, MessageHandler, Outgoing, Settled, Traits, Transport, Wait,
@@ -332,11 +332,11 @@ impl Transport for HttpTransport {
                     Kind::Notification | Kind::Answer => &self.notes,
                 };
                 pool.try_submit(job).map_err(|refused| match refused.why {
-                    Refusal::Full => Failure::Busy(
+                    PoolError::Full => Failure::Busy(
                         "too many started calls wait for a thread, see `Limits::http_threads`".into(),
                     ),
-                    Refusal::Closed => closed(),
-                    Refusal::NoThread => Failure::Busy("no thread can be started".into()),
+                    PoolError::Closed => closed(),
+                    PoolError::NoThread => Failure::Busy("no thread can be started".into()),
                 })
             }
         }

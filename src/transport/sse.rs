@@ -1,6 +1,7 @@
 //! Event streams (`text/event-stream`): writer and push parser.
 //!
-//! Source: WHATWG HTML §9.2 (server-sent events); MCP basic/transports (event streams of both protocols).
+//! Source: WHATWG HTML §9.2 (server-sent events); MCP basic/transports (event streams of both
+//! protocols).
 //!
 //! # Invariants
 //! - The parser stores at most its limit of data plus a few short fields, and each byte once.

@@ -59,7 +59,8 @@ fn check_ends_with_a_summary() {
         "{out}"
     );
     assert!(
-        out.ends_with("invalid: 3 problems; more checks run once these are corrected\n") && !out.contains('\x1b'),
+        out.ends_with("invalid: 3 problems; more checks run once these are corrected\n")
+            && !out.contains('\x1b'),
         "{out}"
     );
 }

@@ -161,7 +161,7 @@ fn what_a_model_is_sent_is_held_to_the_same() {
         .unwrap();
     for answer in answers(server, "tools/call", r#""name":"t""#) {
         let text = answer.root().pointer("/result/content/0/text").and_then(|t| t.as_str());
-        let why = r#"Invalid request "q": the _meta of a content block has a member "dev.mcp/x", whose prefix is reserved for the protocol"#;
+        let why = r#"Invalid request "q": the _meta of a block has a member "dev.mcp/x", whose prefix is reserved for the protocol"#;
         assert_eq!(text, Some(why), "{}", answer.root().raw());
     }
 }

@@ -74,8 +74,8 @@ fn requests_for_messages_that_no_client_may_read_are_refused() {
     let tool = Tool::new("t").meta(json!({"dev.mcp/x": 1}));
     for (sampling, why) in [
         (Sampling::new(1).tool(tool), "Invalid request \"key\": the _meta of a tool has a member"),
-        (Sampling::new(1).temperature(f64::NAN), "temperature and priorities must be finite numbers"),
-        (Sampling::new(1).priorities(None, None, Some(f64::INFINITY)), "temperature and priorities must be finite numbers"),
+        (Sampling::new(1).temperature(f64::NAN), "a number is not finite"),
+        (Sampling::new(1).priorities(None, None, Some(f64::INFINITY)), "a number is not finite"),
     ] {
         let said = outcome(move |ctx| ctx.sample("key", sampling.clone().user("hello")).map(drop));
         assert!(said.contains(why), "{said}");

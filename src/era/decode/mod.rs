@@ -2,7 +2,7 @@
 //! revision.
 //!
 //! The decoder accepts the members of all revisions, whatever was negotiated. A missing required
-//! member makes a value unreadable; other missing members are left out.
+//! member makes a value unreadable; other missing members are skipped.
 //!
 //! # Invariants
 //! - Schemas, `_meta`, structured results and unknown blocks keep their text.

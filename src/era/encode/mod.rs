@@ -1,4 +1,4 @@
-//! Encoding shared by both eras. A member that a revision lacks is left out or down-converted
+//! Encoding shared by both eras. A member that a revision lacks is omitted or down-converted
 //! (requirements, section AE).
 
 mod catalog;

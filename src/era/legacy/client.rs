@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - No member of `_meta` of the modern era is written, unless the caller gave it.
-//! - Empty parameters are left out.
+//! - Empty parameters are omitted.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::json::{Value, Writer};
 use crate::model::{CacheHint, Revision};
 use crate::rpc::Notification;
 
-use super::super::client::{self, ClientEra, Envelope, Notice, Outcome, ServerEvent};
+use super::super::client::{self, ClientEra, Decoded, Envelope, Notice, ServerEvent};
 use super::super::modern::header;
 use super::super::outgoing::OutgoingRequest;
 use super::super::{decode, version};
@@ -66,14 +66,14 @@ impl ClientEra for LegacyClient {
         &self,
         result: Value<'d>,
         order: &OutgoingRequest,
-    ) -> Result<Outcome<'d>, Cow<'static, str>> {
+    ) -> Result<Decoded<'d>, Cow<'static, str>> {
         // A server may respond at once to a request for a task (2025-11-25 basic/utilities/tasks).
         // Without such a request, a member of this name belongs to the tool.
         match result.get("task").filter(|_| order.task && order.is_tool_call()) {
             Some(task) => {
-                decode::task(task).map(Outcome::Task).ok_or_else(|| "task without taskId or status".into())
+                decode::task(task).map(Decoded::Task).ok_or_else(|| "task without taskId or status".into())
             }
-            None => Ok(Outcome::Complete(CacheHint::default())),
+            None => Ok(Decoded::Complete(CacheHint::default())),
         }
     }
 

@@ -4,7 +4,7 @@
 //! features that older revisions lack.
 //!
 //! # Invariants
-//! - `initialize` is never answered with a modern date: an unknown or newer one gets 2025-11-25.
+//! - The response to `initialize` never has a modern date: an unknown or newer one gets 2025-11-25.
 //! - Members of `_meta` of the modern era have no effect.
 
 use crate::json::{Json, Kind, Value, Writer};

@@ -14,7 +14,7 @@ use crate::json::{Kind, Value, Writer};
 use crate::model::{CacheHint, ClientCapabilities, Identity, Revision};
 use crate::rpc::Notification;
 
-use super::super::client::{self, ClientEra, Envelope, Notice, Outcome, ServerEvent};
+use super::super::client::{self, ClientEra, Decoded, Envelope, Notice, ServerEvent};
 use super::super::outgoing::OutgoingRequest;
 use super::super::version::{self, V2026_07_28, features};
 use super::super::{decode, encode};
@@ -92,11 +92,11 @@ impl ClientEra for ModernClient {
         &self,
         result: Value<'d>,
         order: &OutgoingRequest,
-    ) -> Result<Outcome<'d>, Cow<'static, str>> {
+    ) -> Result<Decoded<'d>, Cow<'static, str>> {
         // Without the member a result is complete (basic/index, result types).
-        let Some(kind) = result.get("resultType") else { return Ok(Outcome::Complete(hint(result))) };
+        let Some(kind) = result.get("resultType") else { return Ok(Decoded::Complete(hint(result))) };
         match kind.as_str() {
-            Some("complete") => Ok(Outcome::Complete(hint(result))),
+            Some("complete") => Ok(Decoded::Complete(hint(result))),
             Some("input_required") => {
                 let questions = result.get("inputRequests");
                 let state = result.get("requestState");
@@ -106,15 +106,15 @@ impl ClientEra for ModernClient {
                 {
                     return Err("input_required without inputRequests and state".into());
                 }
-                Ok(Outcome::InputRequired { questions, state })
+                Ok(Decoded::InputRequired { questions, state })
             }
             // Only for a tool call, and only if declared (extension of tasks).
             Some("task") if order.task && order.is_tool_call() => {
-                decode::task(result).map(Outcome::Task).ok_or_else(|| "task without taskId or status".into())
+                decode::task(result).map(Decoded::Task).ok_or_else(|| "task without taskId or status".into())
             }
             // Examples of the specification use this `resultType` for a task's state; its text does
             // not.
-            Some("task") if order.task => Ok(Outcome::Complete(CacheHint::default())),
+            Some("task") if order.task => Ok(Decoded::Complete(CacheHint::default())),
             Some(other) => {
                 let short: String = other.chars().take(40).collect();
                 Err(format!("unknown resultType {short:?}").into())

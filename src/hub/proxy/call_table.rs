@@ -5,7 +5,7 @@
 //! Calls to servers that are connecting take at most half of the table.
 //!
 //! # Invariants
-//! - A call is in the table until it is answered, cancelled, or held for longer than
+//! - A call is in the table until it gets a response, is cancelled, or is held for longer than
 //!   [`Limits::ask_timeout`]. At most [`Limits::parked`] calls are held.
 //! - The lock of the table is never held together with that of a call.
 

@@ -14,7 +14,7 @@ use crate::json::{Json, Value, Writer};
 use crate::limits::Limits;
 use crate::model::proxied_result::{Passage, Relayed};
 use crate::model::{ClientCapabilities, Level};
-use crate::server::{Arguments, CompletionRequest, Context, Outcome, ToolError};
+use crate::server::{Arguments, CompletionRequest, Context, Handled, ToolError};
 
 use super::proxied_call::ProxiedCall;
 use super::{Export, trace};
@@ -22,7 +22,7 @@ use super::{Export, trace};
 /// First pause before a call is repeated because its server required no input.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// State of a call that was answered with client requests before.
+/// State of a call whose earlier rounds sent requests to the client.
 enum Resumption {
     /// First run.
     Nothing,
@@ -155,7 +155,7 @@ impl Export {
         ctx: &mut Context<'_>,
         (key, name): (&str, &str),
         arguments: Value<'_>,
-    ) -> Result<Outcome, ToolError> {
+    ) -> Result<Handled, ToolError> {
         self.forward(ctx, key, None, || Target::Tool(name.to_owned(), arguments.to_json()))
     }
 
@@ -164,7 +164,7 @@ impl Export {
         ctx: &mut Context<'_>,
         key: &str,
         uri: &str,
-    ) -> Result<Outcome, ToolError> {
+    ) -> Result<Handled, ToolError> {
         self.forward(ctx, key, Some(uri), || Target::Read(uri.to_owned()))
     }
 
@@ -173,7 +173,7 @@ impl Export {
         ctx: &mut Context<'_>,
         (key, name): (&str, &str),
         arguments: &Arguments<'_>,
-    ) -> Result<Outcome, ToolError> {
+    ) -> Result<Handled, ToolError> {
         self.forward(ctx, key, None, || Target::Prompt(name.to_owned(), owned(arguments)))
     }
 
@@ -183,7 +183,7 @@ impl Export {
         key: &str,
         about: CompletionTarget<'_>,
         asked: &CompletionRequest<'_>,
-    ) -> Result<Outcome, ToolError> {
+    ) -> Result<Handled, ToolError> {
         let typed = || Typed {
             argument: asked.argument.to_owned(),
             value: asked.value.to_owned(),
@@ -202,9 +202,9 @@ impl Export {
         key: &str,
         uri: Option<&str>,
         target: impl FnOnce() -> Target,
-    ) -> Result<Outcome, ToolError> {
+    ) -> Result<Handled, ToolError> {
         let call = self.send(ctx, key, uri, target)?;
-        Ok(Outcome::Deferred(Box::new(move |deferred| call.attach(deferred))))
+        Ok(Handled::Deferred(Box::new(move |deferred| call.attach(deferred))))
     }
 
     fn send(

@@ -24,7 +24,7 @@ use crate::limits::Limits;
 use crate::model::client_request::AskRequest;
 use crate::model::proxied_result::Relayed;
 use crate::rpc::{RpcError, code};
-use crate::server::{Caller, Context, Deferred, Outcome, ToolError};
+use crate::server::{Caller, Context, Deferred, Handled, ToolError};
 use crate::sync::lock;
 
 use super::super::member::{ConnectWaiter, Member};
@@ -78,7 +78,7 @@ struct ClientRequest {
 
 /// Final response of the server.
 enum Final {
-    Answer(Result<Outcome, ToolError>),
+    Answer(Result<Handled, ToolError>),
     Asked(InputRequired),
 }
 
@@ -283,7 +283,7 @@ impl ProxiedCall {
 
     fn poll(&self, upstream: &mut Call<Relayed>) -> Option<Final> {
         Some(match upstream.outcome_until(Instant::now(), &mut |step| self.step(&step))? {
-            Ok(client::Outcome::Complete(answer)) => Final::Answer(Ok(Outcome::Proxied(Box::new(answer)))),
+            Ok(client::Outcome::Complete(answer)) => Final::Answer(Ok(Handled::Proxied(Box::new(answer)))),
             Ok(client::Outcome::InputRequired(asked)) => Final::Asked(asked),
             // No task was requested.
             Ok(client::Outcome::Task(_)) => {
@@ -304,7 +304,7 @@ impl ProxiedCall {
         }
     }
 
-    /// Answers the client with the final response.
+    /// Sends the final response to the client.
     fn end(&self, deferred: Deferred, outcome: Final) {
         let asked = match outcome {
             Final::Answer(answer) => return deferred.finish(answer),

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::flatten::View;
-use super::{Copy, Task};
+use super::{Copy, Emit};
 use crate::json::{Kind, Value};
 use crate::lint::composition::is_annotation;
 use crate::lint::profile::References;
@@ -17,14 +17,14 @@ use crate::lint::tree::{ROOT, has_type};
 use crate::lint::validity_rules::short;
 
 /// Members of an object under construction.
-pub(super) type Parts<'d> = Vec<(Cow<'d, str>, Vec<Task<'d>>)>;
+pub(super) type Parts<'d> = Vec<(Cow<'d, str>, Vec<Emit<'d>>)>;
 
-pub(super) fn raw<'d>(value: Value<'d>) -> Vec<Task<'d>> {
-    vec![Task::Text(Cow::Borrowed(value.raw()))]
+pub(super) fn raw<'d>(value: Value<'d>) -> Vec<Emit<'d>> {
+    vec![Emit::Text(Cow::Borrowed(value.raw()))]
 }
 
-pub(super) fn word<'d>(text: &'static str) -> Vec<Task<'d>> {
-    vec![Task::Text(Cow::Borrowed(text))]
+pub(super) fn word<'d>(text: &'static str) -> Vec<Emit<'d>> {
+    vec![Emit::Text(Cow::Borrowed(text))]
 }
 
 /// Annotations that models do not need.
@@ -144,13 +144,13 @@ impl<'d> Copy<'_, 'd> {
         }
         let empty = object && self.profile.needs_properties;
         if view.declares || empty {
-            let mut tasks = vec![Task::Text(Cow::Borrowed("{"))];
+            let mut tasks = vec![Emit::Text(Cow::Borrowed("{"))];
             for (i, ((_, value), name)) in inner.into_iter().zip(&kept).enumerate() {
                 let comma = if i == 0 { "" } else { "," };
-                tasks.push(Task::Text(Cow::Owned(format!("{comma}{}:", name.raw()))));
+                tasks.push(Emit::Text(Cow::Owned(format!("{comma}{}:", name.raw()))));
                 tasks.extend(value);
             }
-            tasks.push(Task::Text(Cow::Borrowed("}")));
+            tasks.push(Emit::Text(Cow::Borrowed("}")));
             parts.push(("properties".into(), tasks));
         }
         let list: Vec<&str> = if self.profile.all_required {
@@ -160,12 +160,12 @@ impl<'d> Copy<'_, 'd> {
         };
         let strict = self.profile.all_required && (view.declares || empty);
         if !list.is_empty() || strict {
-            parts.push(("required".into(), vec![Task::Text(Cow::Owned(format!("[{}]", list.join(","))))]));
+            parts.push(("required".into(), vec![Emit::Text(Cow::Owned(format!("[{}]", list.join(","))))]));
         }
     }
 
     /// One member that several schemas describe.
-    fn alternatives(&self, nodes: &[usize], chain: usize, null: bool) -> Vec<Task<'d>> {
+    fn alternatives(&self, nodes: &[usize], chain: usize, null: bool) -> Vec<Emit<'d>> {
         let tree = &self.look.tree;
         let mut distinct: Vec<usize> = Vec::new();
         for node in nodes {
@@ -174,7 +174,7 @@ impl<'d> Copy<'_, 'd> {
             }
         }
         if let [at] = distinct.as_slice() {
-            return vec![Task::Schema { at: *at, chain, null }];
+            return vec![Emit::Schema { at: *at, chain, null }];
         }
         // Constants distinguish the alternatives; together they are an enum.
         let constants: Option<Vec<&str>> = distinct
@@ -185,16 +185,16 @@ impl<'d> Copy<'_, 'd> {
             let null = if null { ",null" } else { "" };
             let kind = if null.is_empty() { "\"string\"" } else { "[\"string\",\"null\"]" };
             let text = format!("{{\"type\":{kind},\"enum\":[{}{null}]}}", constants.join(","));
-            return vec![Task::Text(Cow::Owned(text))];
+            return vec![Emit::Text(Cow::Owned(text))];
         }
-        let mut tasks = vec![Task::Text(Cow::Borrowed("{\"anyOf\":["))];
+        let mut tasks = vec![Emit::Text(Cow::Borrowed("{\"anyOf\":["))];
         for (i, at) in distinct.iter().enumerate() {
             if i > 0 {
-                tasks.push(Task::Text(Cow::Borrowed(",")));
+                tasks.push(Emit::Text(Cow::Borrowed(",")));
             }
-            tasks.push(Task::Schema { at: *at, chain, null: false });
+            tasks.push(Emit::Schema { at: *at, chain, null: false });
         }
-        tasks.push(Task::Text(Cow::Borrowed(if null { ",{\"type\":\"null\"}]}" } else { "]}" })));
+        tasks.push(Emit::Text(Cow::Borrowed(if null { ",{\"type\":\"null\"}]}" } else { "]}" })));
         tasks
     }
 
@@ -222,7 +222,7 @@ impl<'d> Copy<'_, 'd> {
                     _ => inner.raw().to_owned(),
                 });
                 let text = moved.map_or(Cow::Borrowed(inner.raw()), Cow::Owned);
-                parts.push((Cow::Borrowed(keyword), vec![Task::Text(text)]));
+                parts.push((Cow::Borrowed(keyword), vec![Emit::Text(text)]));
                 return;
             }
             "type" if profile.single_type && inner.kind() == Kind::Array => {
@@ -230,7 +230,7 @@ impl<'d> Copy<'_, 'd> {
             }
             "type" if null => {
                 let text = format!("[{},\"null\"]", inner.raw());
-                parts.push((Cow::Borrowed(keyword), vec![Task::Text(Cow::Owned(text))]));
+                parts.push((Cow::Borrowed(keyword), vec![Emit::Text(Cow::Owned(text))]));
                 return;
             }
             "enum" if profile.string_enum && inner.items().any(|i| i.kind() != Kind::String) => {
@@ -240,11 +240,11 @@ impl<'d> Copy<'_, 'd> {
                 let mut choices: Vec<&str> = inner.items().map(Value::raw).collect();
                 choices.push("null");
                 let text = format!("[{}]", choices.join(","));
-                parts.push((Cow::Borrowed(keyword), vec![Task::Text(Cow::Owned(text))]));
+                parts.push((Cow::Borrowed(keyword), vec![Emit::Text(Cow::Owned(text))]));
                 return;
             }
             "const" if profile.refuses("const") && !(profile.string_enum && inner.kind() != Kind::String) => {
-                parts.push(("enum".into(), vec![Task::Text(Cow::Owned(format!("[{}]", inner.raw())))]));
+                parts.push(("enum".into(), vec![Emit::Text(Cow::Owned(format!("[{}]", inner.raw())))]));
                 return;
             }
             "anyOf" | "oneOf" if profile.needs_type && self.untyped(from, keyword) => {
@@ -296,7 +296,7 @@ impl<'d> Copy<'_, 'd> {
             parts.push(("type".into(), raw(*first)));
         } else {
             let each: Vec<String> = named.iter().map(|t| format!("{{\"type\":{}}}", t.raw())).collect();
-            parts.push(("anyOf".into(), vec![Task::Text(Cow::Owned(format!("[{}]", each.join(","))))]));
+            parts.push(("anyOf".into(), vec![Emit::Text(Cow::Owned(format!("[{}]", each.join(","))))]));
         }
         if named.len() < types.len() {
             parts.push(("nullable".into(), word("true")));
@@ -304,10 +304,10 @@ impl<'d> Copy<'_, 'd> {
     }
 
     /// The value of a keyword. Subschemas in it are simplified, other values are spliced.
-    fn value_of(&self, from: usize, keyword: &str, inner: Value<'d>, chain: usize) -> Vec<Task<'d>> {
+    fn value_of(&self, from: usize, keyword: &str, inner: Value<'d>, chain: usize) -> Vec<Emit<'d>> {
         let tree = &self.look.tree;
         let nodes: Vec<usize> = tree.children(from).filter(|c| tree.node(*c).keyword == keyword).collect();
-        let schema = |at: usize| Task::Schema { at, chain, null: false };
+        let schema = |at: usize| Emit::Schema { at, chain, null: false };
         if nodes.is_empty() {
             return raw(inner);
         }
@@ -315,7 +315,7 @@ impl<'d> Copy<'_, 'd> {
             return nodes.into_iter().map(schema).collect();
         }
         let (open, close) = if inner.kind() == Kind::Array { ("[", "]") } else { ("{", "}") };
-        let mut tasks = vec![Task::Text(Cow::Borrowed(open))];
+        let mut tasks = vec![Emit::Text(Cow::Borrowed(open))];
         let names: Vec<Value<'d>> = inner.member_values().map(|(n, _)| n).collect();
         let values: Vec<Value<'d>> = match inner.kind() {
             Kind::Array => inner.items().collect(),
@@ -323,31 +323,31 @@ impl<'d> Copy<'_, 'd> {
         };
         for (i, value) in values.into_iter().enumerate() {
             if i > 0 {
-                tasks.push(Task::Text(Cow::Borrowed(",")));
+                tasks.push(Emit::Text(Cow::Borrowed(",")));
             }
             if let Some(name) = names.get(i) {
-                tasks.push(Task::Text(Cow::Owned(format!("{}:", name.raw()))));
+                tasks.push(Emit::Text(Cow::Owned(format!("{}:", name.raw()))));
             }
             match tree.node_of(value) {
                 Some(at) => tasks.push(schema(at)),
-                None => tasks.push(Task::Text(Cow::Borrowed(value.raw()))),
+                None => tasks.push(Emit::Text(Cow::Borrowed(value.raw()))),
             }
         }
-        tasks.push(Task::Text(Cow::Borrowed(close)));
+        tasks.push(Emit::Text(Cow::Borrowed(close)));
         tasks
     }
 }
 
-pub(super) fn object<'d>(tasks: &mut Vec<Task<'d>>, parts: Parts<'d>) {
-    tasks.push(Task::Text(Cow::Borrowed("{")));
+pub(super) fn object<'d>(tasks: &mut Vec<Emit<'d>>, parts: Parts<'d>) {
+    tasks.push(Emit::Text(Cow::Borrowed("{")));
     for (i, (key, value)) in parts.into_iter().enumerate() {
         let comma = if i == 0 { "" } else { "," };
         let mut text = crate::json::Writer::new();
         text.string(&key);
-        tasks.push(Task::Text(Cow::Owned(format!("{comma}{}:", text.as_str()))));
+        tasks.push(Emit::Text(Cow::Owned(format!("{comma}{}:", text.as_str()))));
         tasks.extend(value);
     }
-    tasks.push(Task::Text(Cow::Borrowed("}")));
+    tasks.push(Emit::Text(Cow::Borrowed("}")));
 }
 
 pub(super) fn types_of<'d>(view: &View<'d>) -> Vec<&'d str> {

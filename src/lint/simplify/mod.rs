@@ -15,7 +15,7 @@ mod keywords;
 use std::borrow::Cow;
 use std::fmt;
 
-use super::composition::{Form, is_annotation};
+use super::composition::{Layout, is_annotation};
 use super::fix::{Edit, apply};
 use super::host_rules::{ROOT_COMBINATORS, leads_back};
 use super::profile::{Profile, References};
@@ -108,7 +108,7 @@ pub fn simplify_schema(
 }
 
 /// An item of the work list of a [`Copy`].
-pub(super) enum Task<'d> {
+pub(super) enum Emit<'d> {
     Text(Cow<'d, str>),
     /// A subschema, the chain of references that leads to it, and whether to allow null.
     Schema {
@@ -128,7 +128,7 @@ pub(super) struct Copy<'l, 'd> {
     /// References being inlined: the target, and the index of the previous one plus 1.
     chains: Vec<(usize, usize)>,
     out: String,
-    work: Vec<Task<'d>>,
+    work: Vec<Emit<'d>>,
     losses: Vec<Finding>,
     tool: &'d str,
 }
@@ -139,7 +139,7 @@ impl<'d> Copy<'_, 'd> {
     fn run(&mut self) {
         let root = self.look.tree.node(ROOT).value;
         let other = root.kind() != Kind::Object || root.get("type").is_some() && !has_type(root, "object");
-        let schema = Task::Schema { at: ROOT, chain: 0, null: false };
+        let schema = Emit::Schema { at: ROOT, chain: 0, null: false };
         if other {
             self.wrapped = true;
             self.lose(
@@ -153,9 +153,9 @@ impl<'d> Copy<'_, 'd> {
             } else {
                 end
             };
-            self.work.push(Task::Text(Cow::Borrowed(end)));
+            self.work.push(Emit::Text(Cow::Borrowed(end)));
             self.work.push(schema);
-            self.work.push(Task::Text(Cow::Borrowed(open)));
+            self.work.push(Emit::Text(Cow::Borrowed(open)));
         } else {
             self.work.push(schema);
         }
@@ -165,8 +165,8 @@ impl<'d> Copy<'_, 'd> {
                 return;
             }
             match task {
-                Task::Text(text) => self.out.push_str(&text),
-                Task::Schema { at, chain, null } => self.schema(at, chain, null),
+                Emit::Text(text) => self.out.push_str(&text),
+                Emit::Schema { at, chain, null } => self.schema(at, chain, null),
             }
         }
     }
@@ -231,11 +231,11 @@ impl<'d> Copy<'_, 'd> {
         let parts = self.parts(at, here, chain, &view, &own, listed);
         let mut tasks = Vec::new();
         if nullable && !listed {
-            tasks.push(Task::Text(Cow::Borrowed("{\"anyOf\":[")));
+            tasks.push(Emit::Text(Cow::Borrowed("{\"anyOf\":[")));
         }
         object(&mut tasks, parts);
         if nullable && !listed {
-            tasks.push(Task::Text(Cow::Borrowed(",{\"type\":\"null\"}]}")));
+            tasks.push(Emit::Text(Cow::Borrowed(",{\"type\":\"null\"}]}")));
         }
         self.work.extend(tasks.into_iter().rev());
     }
@@ -340,7 +340,7 @@ impl<'d> Copy<'_, 'd> {
         }
         // Closed objects need one schema with all members.
         let form = self.look.marks.forms[here];
-        let composed = form == Form::Composed || here == ROOT && form == Form::Wrapper;
+        let composed = form == Layout::Composed || here == ROOT && form == Layout::Wrapper;
         if self.profile.closed && composed && is_object(value) {
             let beside = ["allOf", "$ref"].into_iter().filter(|k| value.get(k).is_some());
             without.extend(beside.filter(|k| !without.contains(k)).collect::<Vec<_>>());

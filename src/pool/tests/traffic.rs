@@ -75,14 +75,14 @@ fn random_traffic(seed: u64, workers: usize, queue: usize, idle: Duration) {
                                 let keep = jobs.len().saturating_sub(random.below(2 * queue));
                                 let mut batch = jobs.split_off(keep);
                                 batch.push(job);
-                                if pool.submit_all(&mut batch, |_| true) == Err(Refusal::Closed) {
+                                if pool.submit_all(&mut batch, |_| true) == Err(PoolError::Closed) {
                                     batch.into_iter().for_each(&end);
                                 }
                                 None
                             }
                         };
                         if let Some(refused) = refused {
-                            assert_ne!(refused.why, Refusal::NoThread);
+                            assert_ne!(refused.why, PoolError::NoThread);
                             end(refused.job);
                         }
                         if part == 0 && jobs.len() < EACH / 10 && seed % 2 == 0 {

@@ -55,7 +55,7 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     /// Runs a node whose operations read the value alone: no level and no list of evaluated
-    /// members. The enclosing value pays its steps.
+    /// members. Its steps count for the enclosing value.
     #[inline(never)]
     pub(super) fn leaf(&mut self, node: &Node, value: Value<'d>) -> bool {
         let ops = Span { start: node.ops, len: u32::from(node.count) }.of(&self.program.ops);

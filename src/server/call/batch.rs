@@ -21,7 +21,7 @@ pub(crate) struct Batch {
 struct State {
     /// The responses so far, each followed by a comma.
     answers: Vec<u8>,
-    /// Calls that are not answered or abandoned yet.
+    /// Calls without a response that are not abandoned.
     open: usize,
     /// Every message of the batch was dispatched.
     complete: bool,
@@ -54,7 +54,7 @@ impl Batch {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = lock(&self.state);
         change(&mut state);
-        // A batch of notifications alone is not answered.
+        // A batch with only notifications gets no response.
         if state.complete && state.open == 0 && state.answers.pop().is_some() {
             let mut frame = Vec::with_capacity(state.answers.len() + 3);
             frame.push(b'[');

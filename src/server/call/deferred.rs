@@ -1,5 +1,5 @@
-//! Deferred calls: a handler returns [`Outcome::Deferred`], which frees its worker, and another
-//! thread ends the call through a [`Deferred`]. A served hub uses this.
+//! Deferred calls: a handler returns [`Handled::Deferred`], which frees its worker, and
+//! another thread ends the call through a [`Deferred`]. A served hub uses this.
 //!
 //! Until a `Deferred` is consumed its call is in flight like any other: the client may cancel it,
 //! and the watchdog ends it after the time of [`Deferred::allow`]. [`Deferred::on_cancel`] reports
@@ -21,7 +21,7 @@ use crate::model::{ClientCapabilities, Fault, Level};
 
 use super::in_flight::Call;
 use super::request_state::NOTE;
-use super::{CallResult, Job, Outcome, failed};
+use super::{CallResult, Handled, Job, failed};
 use crate::server::connection::Connection;
 use crate::server::serve::state::Shared;
 use crate::server::tool_error::ToolError;
@@ -126,19 +126,19 @@ impl Deferred {
             }
         });
         let shared = Arc::clone(&self.shared);
-        let Some(delegate) = shared.delegate() else { return self.finish(Ok(Outcome::Empty)) };
+        let Some(delegate) = shared.delegate() else { return self.finish(Ok(Handled::Empty)) };
         delegate.watch(
             vec![uri],
             Box::new(move |watched| {
                 let lost = || Err(ToolError::new("the handler dropped the subscription"));
                 let result = watched.into_iter().next().map_or_else(lost, |(_, result)| result);
-                self.finish(result.map(|()| Outcome::Empty));
+                self.finish(result.map(|()| Handled::Empty));
             }),
         );
     }
 
     /// Ends the call with this result.
-    pub(crate) fn finish(mut self, result: Result<Outcome, ToolError>) {
+    pub(crate) fn finish(mut self, result: Result<Handled, ToolError>) {
         let Some(job) = self.job.take() else { return };
         let result = match result {
             Ok(outcome) => CallResult::Done(outcome),

@@ -2,7 +2,7 @@
 //! messages.
 //!
 //! The table admits calls, removes them, finds overdue ones, and lets the reader thread wait while
-//! the messages in flight take too much memory. It does not answer calls.
+//! the messages in flight take too much memory. It sends no responses.
 //!
 //! # Invariants
 //! - A call is in the table from admission until just before its response is sent, so that a client
@@ -26,12 +26,12 @@ use crate::transport::ReplySink;
 type Hook = Box<dyn FnOnce() + Send>;
 
 /// Phase of a call after it was queued, which is 0. The order matters: a call in a phase from
-/// [`Phase::Settled`] on is not answered again and does not change its phase.
+/// [`Phase::Settled`] on gets no other response and does not change its phase.
 #[derive(Clone, Copy)]
 enum Phase {
     /// The handler was called.
     Started = 1,
-    /// A party has claimed the right to answer.
+    /// A party has claimed the right to respond.
     Settled,
     /// The same, and the handler's result is not wanted.
     Cancelled,
@@ -58,8 +58,8 @@ impl Call {
         self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, to).is_ok()
     }
 
-    /// Cancels the call and wakes its handler. Claims the right to answer at the same moment, so a
-    /// handler that sees the cancellation cannot answer. Returns whether this claimed that right.
+    /// Cancels the call and wakes its handler. Claims the right to respond at the same moment, so a
+    /// handler that sees the cancellation cannot respond. Returns whether this claimed that right.
     pub(crate) fn cancel(&self) -> bool {
         let mine = self.advance(Phase::Cancelled);
         // With the lock held no handler is between its check of the phase and its wait.
@@ -102,7 +102,7 @@ impl Call {
         }
     }
 
-    /// Claims the right to answer. Returns true for the first caller only.
+    /// Claims the right to respond. Returns true for the first caller only.
     pub(crate) fn settle(&self) -> bool {
         self.advance(Phase::Settled)
     }
@@ -121,7 +121,7 @@ impl Call {
     }
 }
 
-/// A call in flight, with everything needed to answer it without its job.
+/// A call in flight, with everything needed to respond without its job.
 pub(crate) struct Running {
     pub id: Id,
     pub call: Arc<Call>,
@@ -136,7 +136,7 @@ pub(crate) struct Running {
 
 /// Reason why a call is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum EnterError {
     /// Another request with this id is in flight.
     Duplicate,
     /// The documents of the calls in flight take too much memory; see [`InFlight::wait_for_room`].
@@ -193,7 +193,7 @@ impl Table {
 
     fn find_id(&self, id: &Id) -> Option<usize> {
         let key = key(id);
-        // Free of branches: mostly there is no match.
+        // Without branches, because usually there is no match.
         if !self.keys.iter().fold(false, |any, other| any | (*other == key)) {
             return None;
         }
@@ -226,13 +226,13 @@ impl InFlight {
 
     /// Enters a call, if with it all of them weigh no more than `most` bytes. Ids that must be
     /// `unique` are those of one client.
-    pub(crate) fn enter(&self, running: Running, most: usize, unique: bool) -> Result<(), Refusal> {
+    pub(crate) fn enter(&self, running: Running, most: usize, unique: bool) -> Result<(), EnterError> {
         let mut table = self.table();
         if unique && table.find_id(&running.id).is_some() {
-            return Err(Refusal::Duplicate);
+            return Err(EnterError::Duplicate);
         }
         if !table.has_room(running.weight, most) {
-            return Err(Refusal::NoRoom);
+            return Err(EnterError::NoRoom);
         }
         table.push(running);
         self.open.store(table.calls.len(), Ordering::Relaxed);
@@ -254,7 +254,7 @@ impl InFlight {
         self.room.release(table);
     }
 
-    /// Whether calls may be in flight; for the reader thread.
+    /// Set if calls may be in flight; for the reader thread.
     pub(crate) fn any(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }
@@ -273,7 +273,7 @@ impl InFlight {
         self.take_at(|table| table.find_id(id))
     }
 
-    /// Removes the call that is answered through this HTTP exchange. Linear in the number of calls,
+    /// Removes the call whose response uses this HTTP exchange. Linear in the number of calls,
     /// which the pool's queue bounds.
     #[cfg(feature = "http-server")]
     pub(crate) fn take_exchange(&self, exchange: u64) -> Option<Running> {

@@ -4,7 +4,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`in_flight`] | table of the calls in flight of one connection |
-//! | [`deferred`] | calls that are answered after their handler returned |
+//! | [`deferred`] | calls that end after their handler returned |
 //! | [`batch`] | responses to a batch of messages |
 //! | [`request_state`] | sealed `requestState` of calls with several rounds |
 
@@ -78,7 +78,7 @@ impl Target {
 }
 
 /// Outcome of a handler.
-pub(crate) enum Outcome {
+pub(crate) enum Handled {
     Tool(ToolOutput),
     Read(ReadOutput),
     Prompt(PromptOutput),
@@ -88,22 +88,22 @@ pub(crate) enum Outcome {
     Proxied(Box<dyn Proxied>),
     /// Success without a result.
     Empty,
-    /// The call is answered later, through a [`Deferred`].
+    /// The call ends later, through a [`Deferred`].
     Deferred(Begin),
 }
 
 /// Result of a call.
 pub(crate) enum CallResult {
-    Done(Outcome),
+    Done(Handled),
     Fault(Fault),
-    /// The handler needs answers of the client.
+    /// The handler needs responses of the client.
     Asked(Vec<Ask>),
-    /// The call is answered later.
+    /// The call ends later.
     Deferred(Begin),
 }
 
 /// Handler of a tool that runs on the reader thread.
-pub(crate) type InlineFn = dyn FnMut(&mut Context<'_>, Value<'_>) -> Result<Outcome, ToolError>;
+pub(crate) type InlineFn = dyn FnMut(&mut Context<'_>, Value<'_>) -> Result<Handled, ToolError>;
 
 impl Job {
     /// Runs the handler on this thread and settles the call.
@@ -127,7 +127,7 @@ impl Job {
         }
     }
 
-    /// Bytes of memory of its message and answers.
+    /// Bytes of memory of its message and of the client's responses.
     pub(crate) fn weight(&self) -> usize {
         let answers = self.answers.iter().map(|(_, answer)| answer.as_ref().map_or(0, Doc::memory));
         self.doc.memory() + answers.sum::<usize>()
@@ -146,7 +146,7 @@ impl Job {
         }
     }
 
-    /// Sends the response, asks the client, or passes the call to its deferred owner.
+    /// Sends the response or requests to the client, or passes the call to its deferred owner.
     pub(crate) fn settle(self, result: CallResult) {
         let conn = &self.conn;
         match result {
@@ -163,7 +163,7 @@ impl Job {
         self.conn.core.recycle(self.doc);
     }
 
-    /// Sends the handler's questions to the client.
+    /// Sends the handler's requests to the client.
     #[cold]
     #[inline(never)]
     fn ask(self, asks: &[Ask]) {
@@ -181,17 +181,17 @@ impl Job {
     }
 }
 
-impl Outcome {
+impl Handled {
     /// The outcome as a reply.
     pub(crate) fn reply(&self, conn: &Connection) -> Reply<'_> {
         match self {
-            Outcome::Tool(output) => Reply::Tool(output),
-            Outcome::Read(output) => Reply::Read(output, conn.core.read_cache),
-            Outcome::Prompt(output) => Reply::Prompt(output),
-            Outcome::Completion(output) => Reply::Completion(output),
-            Outcome::Proxied(result) => Reply::Proxied(&**result, conn.core.read_cache),
+            Handled::Tool(output) => Reply::Tool(output),
+            Handled::Read(output) => Reply::Read(output, conn.core.read_cache),
+            Handled::Prompt(output) => Reply::Prompt(output),
+            Handled::Completion(output) => Reply::Completion(output),
+            Handled::Proxied(result) => Reply::Proxied(&**result, conn.core.read_cache),
             // `check` turns a deferred outcome into `CallResult::Deferred`.
-            Outcome::Empty | Outcome::Deferred(_) => Reply::Empty,
+            Handled::Empty | Handled::Deferred(_) => Reply::Empty,
         }
     }
 }
@@ -242,7 +242,7 @@ fn run<'c>(
     ctx: &mut Context<'c>,
     target: &Target,
     inline: Option<&mut InlineFn>,
-) -> Result<Outcome, ToolError> {
+) -> Result<Handled, ToolError> {
     let doc: &'c Doc = ctx.doc;
     match (target, ctx.query.operation) {
         (Target::Tool(entry), Operation::CallTool { arguments, .. }) => {
@@ -265,7 +265,7 @@ fn run<'c>(
             let uri = doc.at(uri).as_str().unwrap_or_default();
             match read(ctx, uri, variables)? {
                 // No contents is "not found", never an empty list (server/resources, 2026-07-28).
-                Outcome::Read(output) if output.contents.is_empty() => Err(ToolError::not_found(uri)),
+                Handled::Read(output) if output.contents.is_empty() => Err(ToolError::not_found(uri)),
                 outcome => Ok(outcome),
             }
         }
@@ -283,7 +283,7 @@ fn run<'c>(
         }
         (Target::Subscribe, Operation::Subscribe { uri }) => {
             let uri = doc.at(uri).as_str().unwrap_or_default().to_owned();
-            Ok(Outcome::Deferred(Box::new(move |deferred| deferred.subscribe(uri))))
+            Ok(Handled::Deferred(Box::new(move |deferred| deferred.subscribe(uri))))
         }
         _ => Err(ToolError::fault(Fault::Internal("The handler does not match the request"))),
     }
@@ -296,18 +296,18 @@ fn no_arguments() -> Value<'static> {
 }
 
 /// Checks a result against the tool's output schema, and its `_meta` against the protocol's rules.
-fn check(target: &Target, mut outcome: Outcome) -> CallResult {
+fn check(target: &Target, mut outcome: Handled) -> CallResult {
     let flaw = match &mut outcome {
-        Outcome::Tool(output) => meta::settle(output),
-        Outcome::Read(output) => output.contents.iter().find_map(meta::of_contents),
-        Outcome::Prompt(output) => output.messages.iter().find_map(|(_, block)| meta::of_block(block)),
+        Handled::Tool(output) => meta::settle(output),
+        Handled::Read(output) => output.contents.iter().find_map(meta::of_contents),
+        Handled::Prompt(output) => output.messages.iter().find_map(|(_, block)| meta::of_block(block)),
         _ => None,
     };
     if let Some(flaw) = flaw {
         let message = format!("The result's _meta {flaw}");
         return CallResult::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message, data: None });
     }
-    if let (Target::Tool(entry), Outcome::Tool(output)) = (target, &outcome) {
+    if let (Target::Tool(entry), Handled::Tool(output)) = (target, &outcome) {
         if entry.entry.tool.output_schema.is_some() && !output.is_error {
             let Some(structured) = &output.structured else {
                 return CallResult::Fault(Fault::Internal("The tool returned no structured result"));
@@ -322,7 +322,7 @@ fn check(target: &Target, mut outcome: Outcome) -> CallResult {
         }
     }
     match outcome {
-        Outcome::Deferred(begin) => CallResult::Deferred(begin),
+        Handled::Deferred(begin) => CallResult::Deferred(begin),
         outcome => CallResult::Done(outcome),
     }
 }
@@ -336,7 +336,7 @@ pub(crate) fn failed(scope: &CallScope<'_>, failure: ToolError, asks: Vec<Ask>) 
             CallResult::Fault(Fault::Internal("The handler returned early without a request to the client"))
         }
         Reason::Asked => CallResult::Asked(asks),
-        Reason::Text(text) if tool => CallResult::Done(Outcome::Tool(ToolOutput::failed(text))),
+        Reason::Text(text) if tool => CallResult::Done(Handled::Tool(ToolOutput::failed(text))),
         Reason::Text(text) => {
             CallResult::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message: text, data: None })
         }
@@ -346,7 +346,7 @@ pub(crate) fn failed(scope: &CallScope<'_>, failure: ToolError, asks: Vec<Ask>) 
         {
             let mut text = "This tool sends a request to the client, which lacks the capability ".to_owned();
             text.push_str(era::capability(needed));
-            CallResult::Done(Outcome::Tool(ToolOutput::failed(text)))
+            CallResult::Done(Handled::Tool(ToolOutput::failed(text)))
         }
         Reason::Fault(fault) => CallResult::Fault(fault),
     }

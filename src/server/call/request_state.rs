@@ -31,7 +31,7 @@ pub(crate) type Answers = Vec<(String, Answer)>;
 pub(crate) const NOTE: &str = "\0";
 
 /// A method and its parameters.
-pub(crate) type Request<'d> = (&'static str, Option<Value<'d>>);
+pub(crate) type BoundRequest<'d> = (&'static str, Option<Value<'d>>);
 
 /// Function that opens a state. Its arguments are the key, the principal, the digest of the
 /// request, the time and the state.
@@ -39,8 +39,8 @@ type Open = fn(&[u8; 32], &str, &[u8; 32], u64, &str) -> Option<Answers>;
 
 /// Key with its operations.
 ///
-/// The functions are called through fields, so that a program that neither sends requests to the client
-/// nor sets a key links no cryptography.
+/// The functions are called through fields, so that a program that neither sends requests to the
+/// client nor sets a key links no cryptography.
 pub(crate) struct Sealer {
     key: [u8; 32],
     /// Start of the time scale. `None` for the system's clock, which other processes share.
@@ -74,7 +74,7 @@ impl Sealer {
     pub(crate) fn seal(
         &self,
         principal: &str,
-        request: Request<'_>,
+        request: BoundRequest<'_>,
         time: Duration,
         answers: &Answers,
     ) -> String {
@@ -84,7 +84,7 @@ impl Sealer {
 
     /// The responses in a sealed state. `None` if it was not sealed with this key, was changed, has
     /// expired, or belongs to another request or principal.
-    pub(crate) fn open(&self, principal: &str, request: Request<'_>, state: &str) -> Option<Answers> {
+    pub(crate) fn open(&self, principal: &str, request: BoundRequest<'_>, state: &str) -> Option<Answers> {
         (self.open)(&self.key, principal, &(self.digest)(request.0, request.1), self.now(), state)
     }
 }

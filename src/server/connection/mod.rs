@@ -28,7 +28,7 @@ use crate::transport::ReplySink;
 
 use self::outbox::Outbox;
 use crate::server::call::Job;
-use crate::server::call::in_flight::{Call, InFlight, Refusal, Running};
+use crate::server::call::in_flight::{Call, EnterError, InFlight, Running};
 use crate::server::context::CallHost;
 use crate::server::serve::state::{Core, ParkPermit};
 
@@ -163,10 +163,10 @@ impl Connection {
 
     /// Admits a call if the calls in flight weigh at most `most` bytes then. The call stays in the
     /// table until it is settled.
-    pub(crate) fn begin(&self, job: &Job, most: usize) -> Result<(), Refusal> {
+    pub(crate) fn begin(&self, job: &Job, most: usize) -> Result<(), EnterError> {
         let Some(id) = Id::read(job.doc.at(job.query.id)) else { return Ok(()) };
         if !self.shared && self.listening.load(Ordering::Relaxed) && self.listens_as(&id) {
-            return Err(Refusal::Duplicate);
+            return Err(EnterError::Duplicate);
         }
         let running = Running {
             id,
@@ -394,7 +394,7 @@ impl Connection {
         }
         let kept = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>();
         if answer.as_ref().is_ok_and(|doc| kept + doc.memory() > self.core.limits.in_flight_bytes) {
-            answer = Err(RpcError::new(code::INTERNAL, "the response exceeds the memory limit for calls in flight"));
+            answer = Err(RpcError::new(code::INTERNAL, "the response is too large to be stored"));
         }
         let mut at = None;
         for (place, call) in parked.calls.iter().enumerate() {

@@ -10,10 +10,10 @@ use crate::transport::ReplySink;
 
 use super::methods::duplicate;
 use super::{Dispatcher, InlineTools, PlannedCall};
-use crate::server::call::in_flight::Refusal;
+use crate::server::call::in_flight::EnterError;
 use crate::server::call::{self, CallResult, CallScope, Job};
 
-/// What became of a call.
+/// Result of admission.
 #[allow(clippy::large_enum_variant)] // OK because a job is moved once; a box would cost an allocation.
 pub(crate) enum Started {
     /// Its response is in [`Dispatcher::out`]. The document can be reused.
@@ -120,8 +120,8 @@ impl Dispatcher<dyn InlineTools> {
                 job.sink.expect();
                 Started::Admitted(job)
             }
-            Err(Refusal::Duplicate) => Started::Done(self.refuse(job, &duplicate())),
-            Err(Refusal::NoRoom) => Started::NoRoom(job),
+            Err(EnterError::Duplicate) => Started::Done(self.refuse(job, &duplicate())),
+            Err(EnterError::NoRoom) => Started::NoRoom(job),
         }
     }
 

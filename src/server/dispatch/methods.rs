@@ -9,7 +9,7 @@ use crate::model::{ClientCapabilities, Fault, Filter, Level, Operation, Query};
 use crate::rpc::{Id, Request};
 use crate::transport::ReplySink;
 
-use super::{Action, Dispatcher, InlineTools, PlannedCall};
+use super::{Dispatcher, Effect, InlineTools, PlannedCall};
 use crate::server::call::request_state::Answers;
 use crate::server::call::{Target, check_prompt};
 use crate::server::registry::cursor;
@@ -42,7 +42,7 @@ impl Dispatcher<dyn InlineTools> {
         era: &'static dyn ServerEra,
         query: &Query,
         sink: &Arc<dyn ReplySink>,
-    ) -> Result<Action, Fault> {
+    ) -> Result<Effect, Fault> {
         if era.questions() == Questions::InResult {
             self.client_came(query.peer.capabilities);
         }
@@ -53,7 +53,7 @@ impl Dispatcher<dyn InlineTools> {
             | Operation::GetPrompt { .. }
             | Operation::Complete { .. } => match self.work(doc, request, query, sink)? {
                 Some((target, answers)) => {
-                    return Ok(Action::Call(PlannedCall { era, query: *query, target, answers }));
+                    return Ok(Effect::Call(PlannedCall { era, query: *query, target, answers }));
                 }
                 None => Reply::Completion(&NOTHING),
             },
@@ -63,11 +63,11 @@ impl Dispatcher<dyn InlineTools> {
             | Operation::ListResources { .. }
             | Operation::ListTemplates { .. }
             | Operation::ListPrompts { .. } => {
-                return self.list(doc, request, era, query).map(Action::Reply);
+                return self.list(doc, request, era, query).map(Effect::Reply);
             }
             Operation::Listen { filter } => {
                 self.listen(doc.at(filter), request, era, query, sink)?;
-                return Ok(Action::Ignore);
+                return Ok(Effect::Ignore);
             }
             Operation::Open => {
                 self.open(params, era, query);
@@ -85,7 +85,7 @@ impl Dispatcher<dyn InlineTools> {
                 self.subscribe(text(doc, uri))?;
                 if self.core.shared.delegate().is_some() {
                     let (target, answers) = (Target::Subscribe, Answers::new());
-                    return Ok(Action::Call(PlannedCall { era, query: *query, target, answers }));
+                    return Ok(Effect::Call(PlannedCall { era, query: *query, target, answers }));
                 }
                 Reply::Empty
             }
@@ -98,7 +98,7 @@ impl Dispatcher<dyn InlineTools> {
         let to = ReplyTarget { id: request.id.raw(), revision: query.peer.revision, card: &self.core.card };
         let encoded = era.reply(&mut self.out, &to, reply);
         self.out.newline();
-        Ok(Action::Reply(encoded))
+        Ok(Effect::Reply(encoded))
     }
 
     /// Finds the handler of a call. `None` for an argument without a completion.
@@ -339,9 +339,9 @@ impl Dispatcher<dyn InlineTools> {
     /// Checks the size of one client's subscriptions.
     fn subscribable(&self, bytes: usize) -> Result<(), Fault> {
         match self.core.limits.subscription_bytes {
-            most if bytes > most => Err(Fault::InvalidParams(
-                format!("The subscribed URIs have more than {most} bytes").into(),
-            )),
+            most if bytes > most => {
+                Err(Fault::InvalidParams(format!("The subscribed URIs have more than {most} bytes").into()))
+            }
             _ => Ok(()),
         }
     }

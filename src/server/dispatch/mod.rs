@@ -1,7 +1,7 @@
 //! Dispatch of one classified message: a response, a call to run, or nothing.
 //!
 //! [`Dispatcher`] decides and never waits. Its callers, the reader of a stream and the HTTP
-//! endpoint, carry its [`Action`]s out: they send the content of `out` and queue calls.
+//! endpoint, execute each [`Effect`]: they send the content of `out` and queue calls.
 //!
 //! # Invariants
 //! - A request is answered exactly once, or becomes a job that will be answered or cancelled.
@@ -78,8 +78,8 @@ impl InlineTools for Vec<Box<InlineSend>> {
     }
 }
 
-/// What the caller must do about a message.
-pub(crate) enum Action {
+/// Effect of a message, which the caller executes.
+pub(crate) enum Effect {
     /// Send the response that is in [`Dispatcher::out`].
     #[cfg_attr(not(feature = "http-server"), allow(dead_code))] // Only HTTP needs the error code.
     Reply(Encoded),
@@ -224,20 +224,20 @@ impl Dispatcher<dyn InlineTools> {
         doc: &Doc,
         message: &Classified<'_>,
         sink: &Arc<dyn ReplySink>,
-    ) -> Action {
+    ) -> Effect {
         match message.kind {
             MessageKind::Request(request) => self.request(doc, &request, &message.params, sink),
             MessageKind::Notification(notification) => {
                 self.notification(doc, &notification, &message.params);
-                Action::Ignore
+                Effect::Ignore
             }
             MessageKind::Response(response) => self.response(response.id, answer_of(response.outcome)),
             MessageKind::Batch(messages) => self.array(messages),
             MessageKind::Malformed(shape) => match shape.id {
-                id if shape.answer => Action::Reply(self.reject(id.map(Value::raw), &shape_fault(&shape))),
+                id if shape.answer => Effect::Reply(self.reject(id.map(Value::raw), &shape_fault(&shape))),
                 // The peer will not send another response, so this side's request ends with an error.
                 Some(id) => self.response(id, Err(RpcError::new(shape.code, shape.message))),
-                None => Action::Ignore,
+                None => Effect::Ignore,
             },
         }
     }
@@ -245,7 +245,7 @@ impl Dispatcher<dyn InlineTools> {
     /// Decides whether an array is a batch that the session accepts.
     #[cold]
     #[inline(never)]
-    fn array(&mut self, messages: Value<'_>) -> Action {
+    fn array(&mut self, messages: Value<'_>) -> Effect {
         let accepted = {
             let session = self.conn.session();
             session.as_ref().is_some_and(|s| self.core.eras.legacy.is_some_and(|era| era.batches(s)))
@@ -253,20 +253,20 @@ impl Dispatcher<dyn InlineTools> {
         let fault = match messages.len() {
             _ if !accepted => "Batches are not supported in this revision",
             0 => "The batch is empty",
-            1..=BATCH_MESSAGES => return Action::Batch,
+            1..=BATCH_MESSAGES => return Effect::Batch,
             _ => "The batch has too many messages",
         };
-        Action::Reply(self.reject(None, &Fault::InvalidRequest(fault.into())))
+        Effect::Reply(self.reject(None, &Fault::InvalidRequest(fault.into())))
     }
 
     /// Parses and dispatches one message of a batch.
     #[cold]
     #[inline(never)]
-    pub(crate) fn batch_item(&mut self, message: Value<'_>, sink: &Arc<dyn ReplySink>) -> (Box<Doc>, Action) {
+    pub(crate) fn batch_item(&mut self, message: Value<'_>, sink: &Arc<dyn ReplySink>) -> (Box<Doc>, Effect) {
         let mut doc = self.core.spare_doc();
         let action = match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
             Ok(()) => self.dispatch(&doc, &classify_single(doc.root()), sink),
-            Err(error) => Action::Reply(self.reject(None, &parse_fault(error))),
+            Err(error) => Effect::Reply(self.reject(None, &parse_fault(error))),
         };
         (doc, action)
     }
@@ -286,10 +286,10 @@ impl Dispatcher<dyn InlineTools> {
         request: &Request<'_>,
         params: &Params<'_>,
         sink: &Arc<dyn ReplySink>,
-    ) -> Action {
+    ) -> Effect {
         let era = match self.core.eras.of_request(request, params, self.peer.is_some()) {
             Ok(era) => era,
-            Err(fault) => return Action::Reply(self.reject(Some(request.id.raw()), &fault)),
+            Err(fault) => return Effect::Reply(self.reject(Some(request.id.raw()), &fault)),
         };
         let (revision, fault) = match era.request(request, params, self.peer) {
             Ok(query) => match self.operation(doc, request, params, era, &query, sink) {
@@ -302,7 +302,7 @@ impl Dispatcher<dyn InlineTools> {
         let to = ReplyTarget { id: request.id.raw(), revision, card: &self.core.card };
         let encoded = era.reply(&mut self.out, &to, Reply::Fault(&fault));
         self.out.newline();
-        Action::Reply(encoded)
+        Effect::Reply(encoded)
     }
 
     fn notification(&mut self, doc: &Doc, notification: &Notification<'_>, params: &Params<'_>) {
@@ -326,17 +326,17 @@ impl Dispatcher<dyn InlineTools> {
     /// Passes the client's response to the parked call that waits for it.
     #[cold]
     #[inline(never)]
-    fn response(&mut self, id: Value<'_>, answer: Answer) -> Action {
+    fn response(&mut self, id: Value<'_>, answer: Answer) -> Effect {
         let job = id.as_u64().and_then(|id| self.conn.answered(id, answer));
-        let Some(mut job) = job else { return Action::Ignore };
+        let Some(mut job) = job else { return Effect::Ignore };
         let Some(handler) = job.target.inline().and_then(|place| self.inline.tool(place)) else {
-            return Action::Resume(Box::new(job));
+            return Effect::Resume(Box::new(job));
         };
         let mut answers = std::mem::take(&mut job.answers);
         let scope = CallScope { deadline: self.core.deadline(), ..job.scope() };
         let result = call::conclude(&scope, &job.target, &mut answers, Some(handler));
         job.answers = answers;
         job.settle(result);
-        Action::Ignore
+        Effect::Ignore
     }
 }

@@ -3,7 +3,7 @@
 //! # Shutdown
 //! 1. The listeners close and no more requests are read. General event streams end.
 //! 2. Running calls may finish within [`Limits::grace`](crate::Limits::grace).
-//! 3. The calls that still run are answered with an error, and every connection is closed.
+//! 3. The calls that still run get an error, and every connection is closed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

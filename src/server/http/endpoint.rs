@@ -28,7 +28,7 @@ use crate::server::connection::Connection;
 use crate::server::dispatch::admission::{BUSY, Started};
 use crate::server::dispatch::classify::shape_fault;
 use crate::server::dispatch::classify::{Classified, MessageKind, classify};
-use crate::server::dispatch::{Action, Dispatcher, PlannedCall, Text};
+use crate::server::dispatch::{Dispatcher, Effect, PlannedCall, Text};
 use crate::server::serve::state::Core;
 use crate::transport::ReplySink;
 use crate::transport::http_server::{Admission, Field, Head, LoopHandle, Responder, Response, Service};
@@ -38,7 +38,7 @@ use super::event_streams::{Attach, EventId, EventStreams, ReplayBudget};
 use super::rejection::{self, Reason, Rejection};
 use super::request_checks::{RequestChecks, RequestInfo};
 use super::response::{InFlightBytes, PostResponse, Progress};
-use super::session::{Session, SessionTable};
+use super::session::{HttpSession, SessionTable};
 
 /// Shortest interval between two searches for idle sessions.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -144,7 +144,7 @@ impl Endpoint {
             Route::SessionMessage(connection) => {
                 self.turn_to_session(&connection, info);
                 let action = self.dispatcher.as_dyn().dispatch(&doc, &message, &connection.sink);
-                if let Action::Resume(job) = action {
+                if let Effect::Resume(job) = action {
                     // The pool reserves room for parked calls.
                     if let Err(Refused { job, .. }) = self.core.pool.try_submit(*job) {
                         connection.refuse(&job.call, "The server is shutting down");
@@ -223,10 +223,12 @@ impl Endpoint {
         &self,
         info: &RequestInfo<'_>,
         message: &Classified<'_>,
-        action: &Action,
+        action: &Effect,
     ) -> Result<(), Rejection> {
         let Some(era) = self.core.eras.modern.map(ServerEra::http) else { return Ok(()) };
-        let Action::Call(PlannedCall { target: Target::Tool(tool), .. }) = action else { return Ok(()) };
+        let Effect::Call(PlannedCall { target: Target::Tool(tool), .. }) = action else {
+            return Ok(());
+        };
         era.check_arguments(info.head, &tool.entry.mirrors, message.params.arguments())
             .map_err(|fault| Rejection::fault(400, message.id(), &fault))
     }
@@ -288,11 +290,11 @@ impl Endpoint {
 
     /// Carries out the action for a request whose response goes to `reply`. Returns the document
     /// unless a call keeps it.
-    fn carry_out(&mut self, action: Action, doc: Box<Doc>, reply: &Arc<PostResponse>) -> Option<Box<Doc>> {
+    fn carry_out(&mut self, action: Effect, doc: Box<Doc>, reply: &Arc<PostResponse>) -> Option<Box<Doc>> {
         let sink: Arc<dyn ReplySink> = Arc::<PostResponse>::clone(reply);
         let (doc, encoded) = match action {
-            Action::Reply(encoded) => (doc, encoded),
-            Action::Call(call) => match self.dispatcher.as_dyn().start(call, doc, &sink) {
+            Effect::Reply(encoded) => (doc, encoded),
+            Effect::Call(call) => match self.dispatcher.as_dyn().start(call, doc, &sink) {
                 Started::Done(done) => done,
                 Started::Parked => return None,
                 Started::Admitted(job) => {
@@ -304,11 +306,11 @@ impl Endpoint {
                     return Some(job.doc);
                 }
             },
-            Action::Batch => {
+            Effect::Batch => {
                 self.batch(&doc, reply);
                 return Some(doc);
             }
-            Action::Resume(_) | Action::Ignore => return Some(doc),
+            Effect::Resume(_) | Effect::Ignore => return Some(doc),
         };
         self.answer(reply, encoded, &[]);
         Some(doc)
@@ -343,7 +345,7 @@ impl Endpoint {
             let dispatcher = self.dispatcher.as_dyn();
             let (doc, action) = dispatcher.batch_item(message, &sink);
             let doc = match action {
-                Action::Call(call) => match dispatcher.start(call, doc, &sink) {
+                Effect::Call(call) => match dispatcher.start(call, doc, &sink) {
                     Started::Done((doc, _)) => Some(doc),
                     Started::Parked => None,
                     Started::Admitted(job) => {
@@ -352,11 +354,11 @@ impl Endpoint {
                     }
                     Started::NoRoom(job) => Some(dispatcher.refuse(job, &BUSY).0),
                 },
-                Action::Resume(job) => {
+                Effect::Resume(job) => {
                     jobs.push(*job);
                     Some(doc)
                 }
-                Action::Reply(_) | Action::Batch | Action::Ignore => Some(doc),
+                Effect::Reply(_) | Effect::Batch | Effect::Ignore => Some(doc),
             };
             if let Some(doc) = doc {
                 self.core.recycle(doc);
@@ -390,7 +392,7 @@ impl Endpoint {
         dispatcher.set_connection(&connection, None);
         let action = dispatcher.dispatch(doc, message, &sink);
         let encoded = match action {
-            Action::Reply(encoded) => encoded,
+            Effect::Reply(encoded) => encoded,
             _ => Encoded::RESULT,
         };
         let revision = connection.session().as_ref().map(|session| session.peer.revision);
@@ -401,7 +403,7 @@ impl Endpoint {
                 }
                 self.core.shared.connect(&connection);
                 let principal = info.principal.clone();
-                match self.sessions.add(Session { connection, streams, principal, used: now }) {
+                match self.sessions.add(HttpSession { connection, streams, principal, used: now }) {
                     Ok(id) => self.answer(&reply, encoded, &[(words.id, &id)]),
                     Err(_) => reply.refuse(),
                 }

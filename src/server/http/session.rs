@@ -17,14 +17,14 @@ use crate::server::connection::Connection;
 use super::event_streams::EventStreams;
 
 /// One session.
-pub(super) struct Session {
+pub(super) struct HttpSession {
     pub(super) connection: Arc<Connection>,
     pub(super) streams: Arc<EventStreams>,
     pub(super) principal: Option<Arc<str>>,
     pub(super) used: Instant,
 }
 
-impl Session {
+impl HttpSession {
     fn idle(&self) -> bool {
         !self.connection.busy() && !self.streams.busy()
     }
@@ -45,7 +45,7 @@ impl Session {
 pub(super) struct SessionTable {
     /// Ids of `sessions`, in the same order.
     ids: Vec<u128>,
-    sessions: Vec<Session>,
+    sessions: Vec<HttpSession>,
     max: usize,
     timeout: Duration,
 }
@@ -56,7 +56,7 @@ impl SessionTable {
     }
 
     /// Returns the session with this id if it belongs to this principal.
-    pub(super) fn find(&mut self, id: &[u8], principal: Option<&str>) -> Option<&mut Session> {
+    pub(super) fn find(&mut self, id: &[u8], principal: Option<&str>) -> Option<&mut HttpSession> {
         let at = self.position(read_id(id)?)?;
         self.sessions.get_mut(at).filter(|session| session.principal.as_deref() == principal)
     }
@@ -82,8 +82,8 @@ impl SessionTable {
             return true;
         }
         match self
-            .longest_unused(Session::idle)
-            .or_else(|| self.longest_unused(Session::only_unread_requests))
+            .longest_unused(HttpSession::idle)
+            .or_else(|| self.longest_unused(HttpSession::only_unread_requests))
         {
             Some(at) => {
                 self.take(at).end();
@@ -93,7 +93,7 @@ impl SessionTable {
         }
     }
 
-    fn longest_unused(&self, which: fn(&Session) -> bool) -> Option<usize> {
+    fn longest_unused(&self, which: fn(&HttpSession) -> bool) -> Option<usize> {
         let sessions = self.sessions.iter().enumerate().filter(|(_, session)| which(session));
         sessions.min_by_key(|(_, session)| session.used).map(|(at, _)| at)
     }
@@ -102,7 +102,7 @@ impl SessionTable {
     ///
     /// # Errors
     /// The system provides no random numbers.
-    pub(super) fn add(&mut self, session: Session) -> Result<String, getrandom::Error> {
+    pub(super) fn add(&mut self, session: HttpSession) -> Result<String, getrandom::Error> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)?;
         let id = u128::from_ne_bytes(bytes);
@@ -112,12 +112,12 @@ impl SessionTable {
     }
 
     /// Removes a session.
-    pub(super) fn remove(&mut self, id: &[u8]) -> Option<Session> {
+    pub(super) fn remove(&mut self, id: &[u8]) -> Option<HttpSession> {
         let at = self.position(read_id(id)?)?;
         Some(self.take(at))
     }
 
-    fn take(&mut self, at: usize) -> Session {
+    fn take(&mut self, at: usize) -> HttpSession {
         self.ids.swap_remove(at);
         self.sessions.swap_remove(at)
     }
@@ -142,7 +142,7 @@ impl SessionTable {
         self.sessions.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &HttpSession> {
         self.sessions.iter()
     }
 }

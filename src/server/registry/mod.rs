@@ -27,7 +27,7 @@ use crate::model::{CompletionKind, Fault, Revision, ServerCapabilities};
 use crate::tool_name::{TOOL_NAMES, is_tool_name};
 
 use self::tool_views::Form;
-use crate::server::call::Outcome;
+use crate::server::call::Handled;
 use crate::server::context::Context;
 use crate::server::tool_error::ToolError;
 
@@ -57,16 +57,16 @@ pub(crate) struct Checks<'c> {
 }
 
 /// Runs a tool on its arguments.
-pub(crate) type ToolFn = dyn Fn(&mut Context<'_>, Value<'_>) -> Result<Outcome, ToolError> + Send + Sync;
+pub(crate) type ToolFn = dyn Fn(&mut Context<'_>, Value<'_>) -> Result<Handled, ToolError> + Send + Sync;
 /// Reads a resource: its URI, and the variables of the template that matched.
 pub(crate) type ReadFn =
-    dyn Fn(&mut Context<'_>, &str, &Variables) -> Result<Outcome, ToolError> + Send + Sync;
+    dyn Fn(&mut Context<'_>, &str, &Variables) -> Result<Handled, ToolError> + Send + Sync;
 /// Fills in a prompt.
 pub(crate) type PromptFn =
-    dyn Fn(&mut Context<'_>, &Arguments<'_>) -> Result<Outcome, ToolError> + Send + Sync;
+    dyn Fn(&mut Context<'_>, &Arguments<'_>) -> Result<Handled, ToolError> + Send + Sync;
 /// Completes an argument.
 pub(crate) type CompleteFn =
-    dyn Fn(&mut Context<'_>, &CompletionRequest<'_>) -> Result<Outcome, ToolError> + Send + Sync;
+    dyn Fn(&mut Context<'_>, &CompletionRequest<'_>) -> Result<Handled, ToolError> + Send + Sync;
 
 /// Arguments of a prompt or context of a completion: strings by name.
 #[derive(Clone, Copy, Debug)]

@@ -22,7 +22,7 @@ pub(crate) fn report_unknown_variables() {
     static REPORTED: Once = Once::new();
     REPORTED.call_once(|| {
         for name in Limits::unknown_variables() {
-            say(&format!("unknown environment variable {name} is ignored: it is not a limit of this program"));
+            say(&format!("{name} is not a limit of this program and is ignored"));
         }
     });
 }

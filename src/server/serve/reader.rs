@@ -20,14 +20,14 @@ use crate::server::call::batch::Batch;
 use crate::server::connection::Connection;
 use crate::server::dispatch::admission::{BUSY, Started};
 use crate::server::dispatch::classify::classify;
-use crate::server::dispatch::{Action, Dispatcher, InlineTools, Text, Unread};
+use crate::server::dispatch::{Dispatcher, Effect, InlineTools, Text, Unread};
 
 /// Bytes of responses that collect before they are sent although more input is ready.
 const BATCH_BYTES: usize = 64 << 10;
 /// Jobs that collect before they are handed over although more input is ready.
 const BATCH_JOBS: usize = 64;
 
-/// Reads until the input ends, the peer is gone or the program asks to stop.
+/// Reads until the input ends, the peer disconnects or the program stops serving.
 pub(crate) fn read<I>(
     conn: &Arc<Connection>,
     mut source: Box<dyn FrameSource>,
@@ -102,7 +102,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Answers a frame that was too long to be read.
+    /// Responds to a frame beyond the size limit.
     #[cold]
     fn too_long(&mut self, head: &[u8], tail: &[u8]) {
         let unread = Unread::too_long(self.conn.core.limits.frame_bytes, head, tail);
@@ -110,18 +110,18 @@ impl Reader<'_> {
     }
 
     /// Carries an action out. Returns the document unless a call keeps it.
-    fn carry_out(&mut self, action: Action, doc: Box<Doc>, sink: &Arc<dyn ReplySink>) -> Option<Box<Doc>> {
+    fn carry_out(&mut self, action: Effect, doc: Box<Doc>, sink: &Arc<dyn ReplySink>) -> Option<Box<Doc>> {
         let call = match action {
-            Action::Call(call) => call,
-            Action::Resume(job) => {
+            Effect::Call(call) => call,
+            Effect::Resume(job) => {
                 self.jobs.push(*job);
                 return Some(doc);
             }
-            Action::Batch => {
+            Effect::Batch => {
                 self.batch(doc.root());
                 return Some(doc);
             }
-            Action::Reply(_) | Action::Ignore => return Some(doc),
+            Effect::Reply(_) | Effect::Ignore => return Some(doc),
         };
         if call.target.inline().is_some() {
             self.flush();
@@ -192,7 +192,7 @@ impl Reader<'_> {
                 let Some(job) = self.jobs.pop() else { return };
                 match self.conn.core.pool.try_submit(job) {
                     Ok(()) => {}
-                    Err(Refused { job, why: pool::Refusal::Full }) => self.submit_to_full(job),
+                    Err(Refused { job, why: pool::PoolError::Full }) => self.submit_to_full(job),
                     Err(Refused { job, .. }) => self.refuse(&job),
                 }
             }
@@ -224,7 +224,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Answers a job that cannot be handed over: the server stops, or the system has no thread
+    /// Rejects a job that cannot be handed over: the server stops, or the system has no thread
     /// left for it.
     #[cold]
     fn refuse(&self, job: &Job) {

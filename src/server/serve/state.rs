@@ -203,7 +203,8 @@ impl Core {
     pub(crate) fn need_sealer(&self) -> Result<(), Fault> {
         if self.sealer.get().is_none() {
             let mut key = [0; 32];
-            getrandom::fill(&mut key).map_err(|_| Fault::Internal("The system provided no random numbers"))?;
+            getrandom::fill(&mut key)
+                .map_err(|_| Fault::Internal("The system provided no random numbers"))?;
             self.sealer.get_or_init(|| Sealer::own(key));
         }
         Ok(())
@@ -222,9 +223,7 @@ impl Core {
         let time = self.limits.ask_timeout;
         let state = sealer.seal(principal.unwrap_or_default(), request(query, doc), time, answers);
         if state.len() > self.limits.state_bytes {
-            return Err(Fault::Internal(
-                "The client's responses for this call are too large for a requestState",
-            ));
+            return Err(Fault::Internal("The client's responses are too large for the state of the call"));
         }
         Ok(state)
     }
@@ -273,7 +272,7 @@ impl Core {
 }
 
 /// The request that a state is bound to.
-fn request<'d>(query: &Query, doc: &'d Doc) -> request_state::Request<'d> {
+fn request<'d>(query: &Query, doc: &'d Doc) -> request_state::BoundRequest<'d> {
     let method = match query.operation {
         Operation::CallTool { .. } => "tool",
         Operation::ReadResource { .. } => "resource",

@@ -318,7 +318,7 @@ struct State {
     /// The sink rejects frames and closes after `pending` is written.
     closing: bool,
     closed: bool,
-    /// Error of a failed write, unless the peer is only gone.
+    /// Error of a failed write, unless the peer has disconnected.
     failure: Option<std::io::Error>,
 }
 
@@ -467,7 +467,7 @@ fn write(stream: &mut dyn Write, bytes: &[u8]) -> std::io::Result<()> {
     stream.write_all(bytes).and_then(|()| stream.flush())
 }
 
-/// Returns whether an I/O error only means that the peer is gone.
+/// Returns whether an I/O error only means that the peer has disconnected.
 pub(crate) fn is_gone(error: &std::io::Error) -> bool {
     use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected)

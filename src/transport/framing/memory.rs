@@ -34,9 +34,9 @@ const DEPTH: usize = 256;
 ///     "io.modelcontextprotocol/clientCapabilities": {},
 /// });
 /// let call = json!({"name": "greet", "_meta": meta});
-/// let answer = client.request("tools/call", call, Duration::from_secs(5)).expect("an answer");
-/// let answer = answer.to_doc();
-/// let text = answer.root().pointer("/result/content/0/text").and_then(|text| text.as_str());
+/// let response = client.request("tools/call", call, Duration::from_secs(5)).expect("a response");
+/// let response = response.to_doc();
+/// let text = response.root().pointer("/result/content/0/text").and_then(|text| text.as_str());
 /// assert_eq!(text, Some("hello"));
 /// client.finish();
 /// serving.join().expect("no panic")?;

@@ -75,7 +75,7 @@ pub(crate) trait FrameSource: Send {
 /// Sink of frames, shared by all threads.
 pub(crate) trait FrameSink: Send + Sync {
     /// Sends one or more whole frames. Blocks while the peer reads too slowly; does nothing after
-    /// the peer is gone.
+    /// the peer has disconnected.
     fn send(&self, frames: &[u8]);
 
     /// Returns this sink for senders with a deadline, if it supports them.
@@ -84,11 +84,11 @@ pub(crate) trait FrameSink: Send + Sync {
         None
     }
 
-    /// Returns whether the peer is gone.
+    /// Returns whether the peer has disconnected.
     fn closed(&self) -> bool;
 
-    /// Takes the error of a failed send; `None` if the peer is only gone. Frames that were not sent
-    /// are lost.
+    /// Takes the error of a failed send; `None` if the peer has disconnected. Frames that were not
+    /// sent are lost.
     fn failure(&self) -> Option<io::Error> {
         None
     }

@@ -36,7 +36,7 @@ impl StdinProbe {
         poll(&mut polled, Some(&Timespec::default())) != Ok(0)
     }
 
-    /// Returns `false`: only a parent's end asks for this, and no parent is watched.
+    /// Returns `false`: only the end of a parent requires this, and no parent is watched.
     #[cfg(not(unix))]
     pub(crate) fn ready(&self) -> bool {
         false

@@ -415,7 +415,7 @@ impl Transport for TcpTransport {
                 (&*self.socket).read(self.buffers.input_append_buf())
             };
             match read {
-                // The peer closed without a response: the error of the write says more.
+                // The peer closed without a response: the error of the write is more specific.
                 Ok(0) if matches!(self.write_end, Some(Some(_))) => {
                     return Err(self.broken().into());
                 }
@@ -440,7 +440,7 @@ impl Transport for TcpTransport {
         if self.write_end.is_some() {
             return false;
         }
-        // Called when the connection goes back to the pool, and again when it is taken out.
+        // Called when the connection is returned to the pool, and again when it is taken out.
         if std::mem::take(&mut self.fresh) {
             if let Some(exchange) = current() {
                 exchange.releases(&self.socket);

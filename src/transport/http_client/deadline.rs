@@ -31,7 +31,7 @@ pub(super) const BRIEF: Duration = Duration::from_millis(100);
 pub(super) enum StopReason {
     /// The deadline is over.
     Timeout,
-    /// The response is no longer wanted.
+    /// The call was cancelled or abandoned.
     Abandoned,
     /// The connection is being closed.
     Closed,
@@ -128,7 +128,7 @@ impl Exchange {
         lock(&self.state).until = Until::At(deadline);
     }
 
-    /// The response came on another stream. The acceptance of the POST usually follows; a short
+    /// The response arrived on another stream. The acceptance of the POST usually follows; a short
     /// wait for it lets the connection be reused.
     pub(super) fn answered(&self) {
         let mut state = lock(&self.state);
@@ -247,7 +247,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Releases the socket, which goes back to the pool.
+    /// Releases the socket, which is returned to the pool.
     pub(super) fn releases(&self, socket: &Arc<TcpStream>) {
         let mut state = lock(&self.state);
         if state.socket.as_ref().is_some_and(|known| Arc::ptr_eq(known, socket)) {

@@ -52,8 +52,8 @@ impl Endpoint {
         }
     }
 
-    /// Sends `Authorization: Bearer …` with every request. The token goes to this URL's origin and
-    /// nowhere else (2026-07-28 basic/authorization).
+    /// Sends `Authorization: Bearer …` with every request. The token is sent to this URL's origin
+    /// and nowhere else (2026-07-28 basic/authorization).
     #[must_use]
     pub fn bearer_token(self, token: impl fmt::Display) -> Endpoint {
         self.header("Authorization", format!("Bearer {token}"))
@@ -67,9 +67,9 @@ impl Endpoint {
         self
     }
 
-    /// Asks for more headers before every request: tokens that are renewed, traces. It is called
-    /// on whatever thread makes the request, and should not wait. They replace headers of the same
-    /// name from [`Endpoint::header`].
+    /// Sets a function that returns more headers before every request: renewed tokens, traces. It
+    /// is called on whatever thread makes the request, and should not wait. They replace headers of
+    /// the same name from [`Endpoint::header`].
     #[must_use]
     pub fn header_source(
         mut self,

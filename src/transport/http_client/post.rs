@@ -6,8 +6,8 @@
 //! statuses are listed there and in basic/index.
 //!
 //! # Invariants
-//! - A message is posted again only if the server said that it did not act on it: to another path
-//!   of the same origin, or in a session that replaced the unknown one.
+//! - A message is posted again only if the server reported that it did not process it: to another
+//!   path of the same origin, or in a session that replaced the unknown one.
 //! - No body, event or head is kept beyond its limit.
 
 use std::io::{self, Read};
@@ -247,7 +247,7 @@ impl Route<'_> {
         }
         let why = challenge.unwrap_or(words);
         let message =
-            format!("the server rejected the request with status {status}{}{why}", if why.is_empty() { "" } else { ": " });
+            format!("the server returned status {status}{}{why}", if why.is_empty() { "" } else { ": " });
         Err(Failure::Refused { status, message })
     }
 
@@ -381,7 +381,7 @@ fn drain(mut body: impl Read) {
 pub(super) enum End {
     /// The response arrived.
     Answered,
-    /// No thread waits any more.
+    /// No thread waits for it.
     NobodyWaits,
     /// It ended without the response.
     Over(Over),

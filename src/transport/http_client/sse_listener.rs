@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! - Pauses grow with every connection without a message, and only a message resets them. After too
-//!   many the listener gives up.
+//!   many the listener stops.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
 //! Byte queue in chunks of at most 32 KiB.
 //!
-//! To grow one large buffer would copy it repeatedly, and allocators are slow to return large
+//! Growing one large buffer would copy it repeatedly, and allocators are slow to return large
 //! blocks to the system. A chunk is filled before another one is added, and freed when it is
 //! consumed.
 //!

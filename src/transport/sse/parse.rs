@@ -99,7 +99,8 @@ impl Parser {
         }
     }
 
-    /// The id of the last complete event that had one, with data or without; empty if there was none.
+    /// The id of the last complete event that had one, with data or without; empty if there was
+    /// none.
     pub(crate) fn last_id(&self) -> &[u8] {
         &self.last_id
     }

@@ -67,7 +67,7 @@ fn spawn(client: ClientBuilder, words: &[OsString]) -> Result<Client> {
 }
 
 /// Label of the server: its URL or program; for an interpreter or a package runner, the script or
-/// package directly behind it, as in `node server.js`, `npx -y NAME` or `uv run NAME`.
+/// package directly after it, as in `node server.js`, `npx -y NAME` or `uv run NAME`.
 pub(crate) fn name(args: &Args) -> String {
     let Some((program, rest)) = args.command.as_ref().and_then(|words| words.split_first()) else {
         return args.url.clone().unwrap_or_default();

@@ -1,9 +1,9 @@
 //! Registration of a definition, and the changes of a reload.
 //!
 //! Everything is registered through the [`Handle`], at the start as well as later, so that there is
-//! one path. A reload removes the entries that are gone, replaces the different ones one after the
-//! other, and adds the new ones. Replaced and new entries move to the end of their lists; entries
-//! with the same text stay, with their processes and subscribers.
+//! one path. A reload removes the entries that the new definition lacks, replaces changed entries
+//! one after the other, and adds new ones. Replaced and new entries move to the end of their lists;
+//! entries with the same text stay, with their processes and subscribers.
 //!
 //! A connection holds the previous entries until its next message, so an idle co-process of a
 //! removed tool ends with that message at the latest.
@@ -85,7 +85,7 @@ impl<'d> Entry<'d> {
         }
     }
 
-    /// Returns whether these entries have the same one among them.
+    /// Returns whether `others` has an entry with the same key and source.
     fn is_in(self, others: &[Entry<'_>]) -> bool {
         others.iter().any(|other| self.key() == other.key() && self.source().same(other.source()))
     }
@@ -136,7 +136,8 @@ impl Catalog {
             self.remove(*entry);
         }
         for (at, entry) in fresh.iter().enumerate() {
-            // An entry is removed directly before its replacement, so clients miss no more than one.
+            // An entry is removed directly before its replacement, so clients miss no more than
+            // one.
             for old in gone.iter().filter(|old| old.key() == entry.key()) {
                 self.remove(*old);
             }
@@ -145,7 +146,7 @@ impl Catalog {
                     self.remove(*entry);
                 }
                 for entry in &gone {
-                    // Those whose replacement was not reached are still registered.
+                    // Entries that were not replaced yet are still registered.
                     self.remove(*entry);
                     // OK to ignore: it was registered before.
                     let _ = self.add(*entry);

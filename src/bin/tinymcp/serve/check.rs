@@ -180,7 +180,7 @@ fn check_tool(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
     }
 }
 
-/// Whether a sandbox contains a program.
+/// Returns whether a sandbox grants access to a program.
 fn may_read(grants: &Grants, program: &Path) -> bool {
     const SYSTEM: &str = "/usr /bin /sbin /lib /lib32 /lib64 /nix/store /gnu/store";
     let real = program.canonicalize();

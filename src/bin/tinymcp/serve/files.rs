@@ -15,7 +15,7 @@
 //!
 //! # Folders
 //! The files of a folder and its subfolders are listed in order of their paths. Names that begin
-//! with a dot, symbolic links and special files are left out. [`MAX_LISTED`] and [`MAX_DEPTH`]
+//! with a dot, symbolic links and special files are skipped. [`MAX_LISTED`] and [`MAX_DEPTH`]
 //! bound the list.
 
 use std::ffi::{OsStr, OsString};
@@ -131,7 +131,7 @@ fn open_folder(folder: &Path, below: &Path) -> io::Result<OwnedFd> {
 const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 const FOLDER_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Checks an open file again: its name may have got another file since the first check.
+/// Checks an open file again: its name may refer to another file since the first check.
 fn opened(file: OwnedFd) -> io::Result<File> {
     regular(rustix::fs::fstat(&file)?.st_mode)?;
     Ok(file.into())
@@ -248,7 +248,7 @@ pub(crate) struct Listing {
 /// Lists the files of a folder; see the module documentation.
 ///
 /// # Errors
-/// The folder cannot be opened. Subfolders that cannot be opened are left out.
+/// The folder cannot be opened. Subfolders that cannot be opened are skipped.
 pub(crate) fn list_folder(folder: &Path) -> io::Result<Listing> {
     let mut listing = Listing::default();
     let mut examined = 0;

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `definition.rs` | types of a definition: tools, resources, prompts |
 //! | `options.rs` | command line |
-//! | `words.rs` | lists of words; the word that a misspelt one means |
+//! | `words.rs` | lists of names, suggestions for misspelt names |
 //! | `read.rs` | files to a definition, with every error at its line |
 //! | `place.rs` | line and JSON pointer of a value |
 //! | `check.rs` | `--check`: programs, files, lint; `--schema` |

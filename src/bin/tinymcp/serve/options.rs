@@ -31,7 +31,7 @@ pub(crate) struct Options {
 const NAMES: &str = "http token-file allow-host allow-origin watch idle-exit check print-config schema help";
 
 impl Options {
-    /// Parses the arguments behind `serve`. Options and files may stand in any order.
+    /// Parses the arguments after `serve`. Options and files may be in any order.
     ///
     /// # Errors
     /// An option is unknown or malformed, options exclude each other, or there is no file.

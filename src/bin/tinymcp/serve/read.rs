@@ -1,11 +1,11 @@
 //! Reader of definition files: files and folders to one [`Definition`].
 //!
-//! Every problem of every file is reported, each with its file, line, JSON pointer and cure.
-//! Programs are not started and files of resources are not opened; `--check` looks at them.
+//! Every problem of every file is reported, each with its file, line, JSON pointer and correction.
+//! Programs are not started and files of resources are not opened; `--check` examines them.
 //!
-//! | file | theme |
+//! | file | contents |
 //! |---|---|
-//! | `document.rs` | JSON documents whose values know their place |
+//! | `document.rs` | JSON documents with the place of each value |
 //! | `members.rs` | typed access to members |
 //! | `tools.rs` | tools |
 //! | `resources.rs` | resources, resource templates, prompts |
@@ -45,7 +45,7 @@ pub(crate) use tools::MEMBERS as TOOL_MEMBERS;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) place: Place,
-    /// What is wrong, and the cure.
+    /// Description and correction.
     pub(crate) message: String,
 }
 
@@ -130,7 +130,7 @@ fn default_name(paths: &[PathBuf]) -> String {
     stem.unwrap_or_else(|| "tinymcp".to_owned())
 }
 
-/// What has been read so far.
+/// State of the reader.
 #[derive(Default)]
 struct Reader {
     problems: Problems,

@@ -196,7 +196,7 @@ impl Sources {
         }
     }
 
-    /// Drops files that no longer exist.
+    /// Drops files that do not exist.
     fn set(&mut self, definition: &Definition) {
         self.stamps.replace(&mut definition.sources.iter().chain(&self.tokens).cloned());
     }

@@ -73,7 +73,7 @@ impl Argv {
     /// Parses a command line. The first element must not have placeholders.
     ///
     /// # Errors
-    /// Index of the element, and a message with the cure.
+    /// Index of the element, and a message with a correction.
     pub(crate) fn parse(elements: &[&str], properties: &Properties) -> Result<Argv, (usize, String)> {
         let mut parsed = Vec::with_capacity(elements.len());
         for (at, element) in elements.iter().enumerate() {
@@ -166,7 +166,7 @@ impl Text {
     /// Parses one text. `...` is not allowed.
     ///
     /// # Errors
-    /// A message with the cure.
+    /// A message with a correction.
     pub(crate) fn parse(text: &str, properties: &Properties) -> Result<Text, String> {
         let text = Text::parse_parts(text, properties)?;
         if let Some(name) = text.flags().next() {

@@ -1,7 +1,7 @@
 //! Handler of a tool: confirmation, concurrency, run and result.
 //!
 //! The handler runs again after the user has answered, so everything before [`confirm`] is without
-//! side effects. The order is: expand the templates, ask the user, wait for a place, run.
+//! side effects. The order is: expand the templates, ask the user, wait for a free place, run.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     places: WaitingPlaces,
     /// Variables of this process that every program gets.
     inherited: Vec<(OsString, OsString)>,
-    /// Secret of the keys of questions.
+    /// Secret for the keys of confirmations.
     secret: [u8; 32],
 }
 
@@ -174,7 +174,8 @@ impl Handler {
         w.into_json().to_doc()
     }
 
-    /// Asks the user. Placeholders of absent arguments are left out of the question.
+    /// Asks the user for confirmation. Placeholders of absent arguments are removed from the
+    /// question.
     fn confirm(&self, ctx: &mut Context<'_>, question: &Text, arguments: &Doc) -> Result<bool, ToolError> {
         if !ctx.client_can().form {
             return Err(ToolError::new(
@@ -193,8 +194,9 @@ impl Handler {
         Ok(ctx.elicit(&key, Form::new(question))?.accepted())
     }
 
-    /// Key of a question. Without a session a client sends the answer under this key, and learns it
-    /// only from the question: so an answer never counts for other arguments or another definition.
+    /// Key of the elicitation. In the stateless protocol the client sends its response with this
+    /// key, which it gets only with the question. So a consent never counts for other arguments or
+    /// another definition.
     fn question_key(&self, question: &str, arguments: &str) -> String {
         let definition = &self.definition;
         let folder = definition.source.folder.as_os_str().as_encoded_bytes();

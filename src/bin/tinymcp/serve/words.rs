@@ -1,12 +1,12 @@
-//! Lists of words, and the word that a misspelt one probably means.
+//! Lists of names, and suggestions for misspelt names.
 //!
-//! A list is one text with a space between two words: an array of texts takes eight more bytes for
-//! each word.
+//! A list is one string with spaces between the names: an array of strings would take eight more
+//! bytes for each name.
 
 /// Letters of the longest name that is compared.
 const LONGEST: usize = 64;
 
-/// Returns whether a list has this word.
+/// Returns whether a list has this name.
 pub(crate) fn has(list: &str, word: &str) -> bool {
     list.split(' ').any(|known| known == word)
 }

@@ -75,7 +75,7 @@ fn methods_name_what_they_are_applied_to() {
     }
 }
 
-/// The headers an input schema asks for, with their paths; or what is wrong.
+/// The headers that an input schema declares, with their paths; or the error.
 fn found(schema: &str) -> Result<Vec<String>, String> {
     let doc = Doc::parse(schema).unwrap();
     let mirrors = mirrors(doc.root()).map_err(|bad| bad.reason.to_owned())?;

@@ -92,11 +92,11 @@ fn every_answer_is_an_answer_or_a_typed_error() {
         (head("204 No Content", "\r\n"), "Misbehaved"),
         (
             head("400 Bad Request", "Content-Length: 3\r\n\r\nbad"),
-            "Refused { status: 400, message: \"the server rejected the request with status 400: bad\"",
+            "Refused { status: 400, message: \"the server returned status 400: bad\"",
         ),
         (
             head("401 Unauthorized", "WWW-Authenticate: Bearer scope=\"a\"\r\nContent-Length: 0\r\n\r\n"),
-            "Refused { status: 401, message: \"the server rejected the request with status 401: Bearer scope",
+            "Refused { status: 401, message: \"the server returned status 401: Bearer scope",
         ),
         (head("403 Forbidden", "Content-Length: 0\r\n\r\n"), "Refused { status: 403"),
         (head("404 Not Found", "Content-Length: 0\r\n\r\n"), "Refused { status: 404"),

@@ -46,7 +46,7 @@ impl<'t> Arguments<'t> {
         self.get(name).is_none_or(may_begin_with_dash)
     }
 
-    /// Whether all values are numbers, booleans or words of the author.
+    /// Returns whether all values are numbers, booleans or texts that the author chose.
     fn is_plain(&self, element: &Text) -> bool {
         element.names().all(|name| self.get(name).is_some_and(is_plain))
     }
@@ -117,7 +117,7 @@ fn option_message(at: usize, name: &str, before: &[&str]) -> String {
     )
 }
 
-/// Index of the program in a command line, behind `sudo`, `env`, `timeout 5` and the like.
+/// Index of the program in a command line, after `sudo`, `env`, `timeout 5` and the like.
 pub(super) fn command(words: &[&str]) -> usize {
     let is_known = |word: &&str| {
         let name = script::name(word);
@@ -129,7 +129,7 @@ pub(super) fn command(words: &[&str]) -> usize {
     if program == "find" || !words::has(script::WRAPPERS, program) {
         return 0;
     }
-    // Only options of the wrapper stand in front of its `--`.
+    // Only options of the wrapper precede its `--`.
     let separator = words.iter().position(|word| *word == "--").filter(|at| {
         let options = words.get(1..*at).unwrap_or_default();
         let next = words.get(at + 1).is_some_and(|word| !word.is_empty());
@@ -139,7 +139,8 @@ pub(super) fn command(words: &[&str]) -> usize {
     separator.map(|at| at + 1).or_else(known).unwrap_or(0)
 }
 
-/// Whether the argument behind these words of a command is no option, even if it begins with `-`.
+/// Returns whether the program reads the argument after these words as an operand, even if it
+/// begins with `-`.
 pub(super) fn is_protected(before: &[&str]) -> bool {
     let Some((program, before)) = before.split_first() else { return true };
     let program = script::name(program);
@@ -164,7 +165,7 @@ fn sql(
     if !is_embedded && !matches!(program, "psql" | "mysql" | "mariadb") {
         return;
     }
-    // The first operand of the embedded ones is the file.
+    // The first operand of an embedded database program is the file.
     let mut is_file = is_embedded;
     for (at, element) in elements.iter().enumerate().skip(start + 1) {
         let text = element.leading_literal();
@@ -193,8 +194,8 @@ fn parameter(element: &Text, arguments: &Arguments<'_>) -> shell::Parameter {
     }
 }
 
-/// Whether a schema accepts only numbers, booleans or words of the author. For an array, the schema
-/// of its items counts.
+/// Returns whether a schema accepts only numbers, booleans or texts that the author chose. For an
+/// array, the schema of its items counts.
 fn is_plain(property: Value<'_>) -> bool {
     match property.get("type").and_then(Value::as_str) {
         Some("array") => property.get("items").is_some_and(is_plain),
@@ -203,8 +204,8 @@ fn is_plain(property: Value<'_>) -> bool {
     }
 }
 
-/// Whether the schema of an argument accepts a value whose text begins with `-`, except words that
-/// the author chose. For an array, the schema of its items counts.
+/// Returns whether the schema of an argument accepts a value whose text begins with `-`, except
+/// texts that the author chose. For an array, the schema of its items counts.
 fn may_begin_with_dash(property: Value<'_>) -> bool {
     if property.get("type").and_then(Value::as_str) == Some("array") {
         return property.get("items").is_none_or(may_begin_with_dash);

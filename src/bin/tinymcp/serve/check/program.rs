@@ -10,7 +10,7 @@ use super::super::read::reason;
 /// Finds a program as the system does: a name without `/` is searched in PATH.
 ///
 /// # Errors
-/// It does not exist or cannot be executed; the message has the cure.
+/// It does not exist or cannot be executed; the message has a correction.
 pub(crate) fn find(program: &str) -> Result<PathBuf, String> {
     if program.contains('/') {
         let path = PathBuf::from(program);

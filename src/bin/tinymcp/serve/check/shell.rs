@@ -1,8 +1,8 @@
 //! Checks of shell scripts that get values as `$1`, `$2`, `$@`.
 //!
 //! The script is split into commands and words, with the places where a parameter is used. That is
-//! enough to see a missing quote or a value that a program reads as an option; it is no complete
-//! parser.
+//! enough to find a missing quote, or a value that a program reads as an option. It is not a
+//! complete parser.
 
 use super::super::read::script;
 use super::super::words::has;
@@ -12,25 +12,25 @@ mod words;
 
 use words::{Command, Word};
 
-/// A value behind the script.
+/// A value after the script in the command line.
 pub(super) struct Parameter {
     /// Name of the argument; `None` for a fixed text.
     pub(super) name: Option<String>,
     /// One parameter for each item.
     pub(super) is_list: bool,
-    /// A number, a boolean or a word of the author.
+    /// A number, a boolean or a text that the author chose.
     pub(super) is_plain: bool,
     /// It may begin with a dash.
     pub(super) is_option: bool,
 }
 
-/// Reserved words and builtins in front of a command.
+/// Reserved words and builtins that may precede a command.
 const PREFIXES: &str = "if then elif else while until do ! { exec command time builtin (";
 
 /// Commands that only print, compare or store their arguments.
 const HARMLESS: &str = "echo test [ [[ : true case for return exit shift set";
 
-/// Warns of faults of a script with these values behind it; the first is `$0`.
+/// Warns of faults of a script that gets these values; the first is `$0`.
 pub(super) fn check(text: &str, values: &[Parameter], warn: &mut dyn FnMut(String)) {
     if let Some(name) = values.first().and_then(|value| value.name.as_ref()) {
         warn(format!("{{{name}}} becomes $0 of the script: put \"sh\" before it, so that it is $1"));
@@ -94,7 +94,7 @@ fn names(commands: &[Command], number: usize, is_any: bool) -> Vec<String> {
     names
 }
 
-/// Name and words of the program of a command, behind reserved words and assignments.
+/// Name and words of the program of a command, without reserved words and assignments.
 fn program(command: &Command) -> (&str, &[Word]) {
     let is_prefix =
         |word: &&Word| word.variable().is_some() || word.uses.is_empty() && has(PREFIXES, &word.text);

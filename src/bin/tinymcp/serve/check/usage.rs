@@ -60,9 +60,7 @@ fn kinds(element: &Text, properties: Value<'_>, warn: &mut dyn FnMut(String)) {
         match kind(name) {
             Some("boolean") | None if is_flag => {}
             Some(_) if is_flag => {
-                warn(format!(
-                    "`{{?{name}:TEXT}}` requires a boolean, and `{name}` is not one"
-                ));
+                warn(format!("`{{?{name}:TEXT}}` requires a boolean, and `{name}` is not one"));
             }
             Some("array") if element.spread().is_none() => {
                 warn(format!("`{name}` is a list: write `{{{name}...}}`, one argument for each item"));
@@ -106,7 +104,7 @@ fn shell_texts(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
     }
 }
 
-/// Whether a text has `$NAME` or `${NAME}`.
+/// Returns whether a text contains `$NAME` or `${NAME}`.
 fn has_variable(text: &str, name: &str) -> bool {
     text.split('$').skip(1).any(|rest| {
         let rest = rest.strip_prefix('{').unwrap_or(rest);

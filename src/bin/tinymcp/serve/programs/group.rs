@@ -9,12 +9,12 @@
 //! variable [`MARK`] of its own, which its children inherit. After the end of a group, the orphans
 //! with its mark are killed and reaped. Orphans without a readable mark are killed when no program
 //! runs, unless they may have another origin: this process is process 1, or it had children at the
-//! first start of a program. Those children are never touched. Kernels without
-//! `/proc/PID/task/PID/children` have no such search.
+//! first start of a program. Those children are never touched. This needs
+//! `/proc/PID/task/PID/children`, which some kernels lack.
 //!
 //! # Death of this process
-//! SIGKILL leaves no time to kill the programs. They read the end of their input, and SIGPIPE ends
-//! those that write to their output.
+//! After SIGKILL this process cannot kill the programs. They read the end of their input, and
+//! SIGPIPE ends those that write to their output.
 
 use std::fs::File;
 use std::io;
@@ -80,7 +80,7 @@ impl Processes {
         }
     }
 
-    /// Whether [`Processes::stop`] was called.
+    /// Set by [`Processes::stop`].
     pub(crate) fn stopped(&self) -> bool {
         lock(&self.table).stopped
     }
@@ -167,7 +167,7 @@ impl Group {
         Ok((group, pipes))
     }
 
-    /// Descriptor that is readable when the program has exited, if the system has such.
+    /// Descriptor that is readable when the program has exited, if the system supports this.
     pub(crate) fn exit(&self) -> Option<&OwnedFd> {
         self.exit.as_ref()
     }
@@ -252,7 +252,7 @@ pub(crate) fn timespec(time: Duration) -> Timespec {
     }
 }
 
-/// Locks a mutex; the state behind it is complete whenever a panic can happen.
+/// Locks a mutex, also after a panic: its state is consistent wherever a panic can happen.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -305,11 +305,11 @@ mod strays {
         }
     }
 
-    /// The leader has exited: kills and reaps its orphans, and those that these leave.
+    /// The leader has exited: kills and reaps its orphans, and the orphans of these.
     pub(super) fn ended(mark: &str, leader: Pid) {
         let mut running = lock(&RUNNING);
         let earlier = lock(&EARLIER);
-        // An orphan without a mark is of an ended program.
+        // An orphan without a mark belongs to an ended program.
         let only_own = earlier.is_empty() && !getpid().is_init();
         remove(&mut running, mark);
         if !REAPER.load(Ordering::Acquire) {
@@ -353,14 +353,14 @@ mod strays {
         !matches!(waitid(WaitId::Pid(pid), options), Ok(None) | Err(Errno::INTR))
     }
 
-    /// Returns whether the process has given up its memory and environment. It is reaped soon.
+    /// Returns whether the process has released its memory and environment. It is reaped soon.
     fn is_exiting(pid: Pid) -> bool {
         fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).is_ok_and(|line| line.is_empty())
     }
 
-    /// Returns whether the process is of an ended program. A process without a mark of this server
-    /// may belong to any running one, and to others unless `only_own`. A process can make its
-    /// environment unreadable.
+    /// Returns whether the process belongs to an ended program. A process without a mark of this
+    /// server may belong to any running one, and to others unless `only_own`. A process can make
+    /// its environment unreadable.
     fn is_stray(pid: Pid, running: &[(String, Option<Pid>)], only_own: bool) -> bool {
         let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
         let own = format!("{MARK}={}.", getpid().as_raw_nonzero());

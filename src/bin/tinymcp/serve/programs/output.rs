@@ -34,7 +34,7 @@ use crate::serve::definition::Output;
 
 /// Bytes of a linked rest.
 pub(crate) const REST: usize = 1 << 20;
-/// Linked rests of all tools.
+/// Number of linked rests of all tools.
 pub(crate) const RESTS: usize = 16;
 /// Bytes of the end of an output that an error shows.
 const TAIL: usize = 4 << 10;
@@ -103,7 +103,7 @@ struct Lines {
     line: Vec<u8>,
     /// Bytes of that line that were not kept.
     dropped: u64,
-    /// It has a character that is no white space.
+    /// It has a character other than white space.
     has_text: bool,
     count: u64,
     /// A blank line came after the last block.
@@ -276,7 +276,7 @@ pub(crate) struct Rules<'r> {
     pub(crate) tool: &'r str,
     pub(crate) output: &'r Output,
     pub(crate) limit: usize,
-    /// Store for what is cut, if it is linked.
+    /// Store for the rest of the output, if it is linked.
     pub(crate) rests: Option<&'r Rests>,
 }
 
@@ -402,7 +402,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Returns a new URI that cannot be guessed; `None` if the system gives no random numbers.
+    /// Returns a new URI that cannot be guessed; `None` if the system provides no random numbers.
     fn uri(&self) -> Option<String> {
         let number = getrandom::u64().ok()?;
         Some(format!("output://{}/{number}", self.tool.replace('/', "%2F")))

@@ -51,9 +51,9 @@ const SHOWN: usize = 40;
 /// Reads of one pipe between two checks of everything else.
 const READS: usize = 16;
 
-/// The call on whose behalf a program runs.
+/// The call that a program runs for.
 pub(crate) trait Caller {
-    /// Returns whether the result is no longer wanted.
+    /// Returns whether the call is cancelled.
     fn cancelled(&self) -> bool;
 
     /// Reports progress to the client.

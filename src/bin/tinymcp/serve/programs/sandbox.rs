@@ -9,7 +9,7 @@
 //! | `--read PATH`, `--write PATH` | grants; `system` stands for the paths in `SYSTEM` |
 //! | `--net` | the network is granted |
 //! | `--no-files`, `--no-namespace`, `--no-root` | not available; otherwise a failure is an error |
-//! | `--probe` | the exit status says which namespaces are available |
+//! | `--probe` | the exit status shows which namespaces are available |
 //!
 //! The dynamic loader runs in that process before the restrictions are applied. Variables such as
 //! `LD_PRELOAD` would let it execute code of the program, so each variable gets a prefix, which is
@@ -127,7 +127,7 @@ pub(crate) fn support() -> Support {
 
 /// Command that runs a program with these variables, inside a sandbox if there are grants.
 ///
-/// Restrictions that [`support`] lacks are left out. The caller refuses to start where the
+/// Restrictions that [`support`] lacks are omitted. The caller refuses to start where the
 /// definition requires them.
 ///
 /// # Errors

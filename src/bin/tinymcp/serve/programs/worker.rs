@@ -1,14 +1,14 @@
-//! Co-processes: programs that answer many calls, one line each.
+//! Co-processes: programs that serve many calls, one line each.
 //!
 //! | line | direction |
 //! |---|---|
 //! | `{"id": N, "tool": "NAME", "arguments": {…}}` | to the program |
 //! | `{"progress": N, "total": N, "message": "…"}` | from it, any number of times |
 //! | `{"result": VALUE}` | from it: a string is text, another value is structured content |
-//! | `{"error": "TEXT"}` | from it: the call failed; the program goes on |
+//! | `{"error": "TEXT"}` | from it: the call failed; the process stays |
 //!
 //! A line of the program may have the `id` of its call. With another `id` it belongs to an earlier
-//! call and is dropped. A process that has written anything since its last answer is replaced.
+//! call and is dropped. A process that has written anything since its last response is replaced.
 //!
 //! A process gets one call at a time. It starts when a call needs it and then stays. Tools with the
 //! same program, environment, folder and sandbox share their processes. Standard error goes to the
@@ -102,7 +102,7 @@ impl Workers {
     }
 }
 
-/// Asks processes to end, then kills them.
+/// Requests processes to end, then kills them.
 fn end_all(mut workers: Vec<Worker>) {
     for worker in &mut workers {
         worker.stdin = None;
@@ -129,7 +129,7 @@ struct State {
     idle: Vec<Worker>,
     /// Processes that are idle, in a call, or being started.
     live: usize,
-    /// Failures since the last answer, and the last of them.
+    /// Failures since the last response, and the last of them.
     failures: u32,
     last: String,
     /// Start of the next process at the earliest.
@@ -337,7 +337,7 @@ fn request(id: u32, tool: &str, arguments: &str) -> Vec<u8> {
     line
 }
 
-/// Reason why a process did not answer.
+/// Reason why a process did not respond.
 enum Failure {
     Cancelled,
     TimedOut,
@@ -381,7 +381,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Returns whether the process runs and has written nothing since its last answer.
+    /// Returns whether the process runs and has written nothing since its last response.
     fn is_ready(&mut self) -> bool {
         let silent =
             matches!(self.stdout.read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);

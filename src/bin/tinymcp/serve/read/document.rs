@@ -1,4 +1,4 @@
-//! Definition files as JSON documents whose values know their line and pointer.
+//! Definition files as JSON documents. Each value has its line and JSON pointer.
 //!
 //! Invariant: a file is a regular file of at most 4 MiB, so that reading it ends.
 

@@ -4,7 +4,7 @@
 //! "NAME" or "NAME?" : "TYPE [RANGE] [= DEFAULT] [- DESCRIPTION]"
 //!
 //! TYPE     string | integer | number | boolean | object, or words to choose from: auto|manual|off;
-//!          with [] behind it a list
+//!          followed by [] for a list
 //! RANGE    1..8, 1.. or ..8: bounds of a number, length of a string, items of a list
 //! DEFAULT  a JSON value; a string may do without quotes
 //! ```

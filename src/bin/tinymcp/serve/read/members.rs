@@ -9,7 +9,7 @@ use super::super::words::{self, nearest};
 use super::Problem;
 use super::document::Node;
 
-/// Names that other programs use for a member of ours.
+/// Member names of other formats, and the members of this format with the same meaning.
 const FOREIGN: &[(&str, &str)] = &[
     ("args", "run"),
     ("argv", "run"),
@@ -104,7 +104,7 @@ impl Problems {
         number
     }
 
-    /// Member that is one of these words.
+    /// Member whose value is one of these texts.
     pub(super) fn word(
         &mut self,
         node: &Node<'_>,

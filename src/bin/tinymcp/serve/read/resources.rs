@@ -65,7 +65,7 @@ pub(super) fn template(uri: &str, node: &Node<'_>, problems: &mut Problems) -> O
     if template.uri_template().variables().next().is_none() {
         problems.add(node, "the URI template has no {variable}; put the entry into `resources`");
     }
-    // Registration rejects templates whose variables cannot be told apart.
+    // Registration rejects templates whose variables cannot be distinguished.
     let registered = Server::new("check", "0")
         .template(template.clone(), |_, _, _| Err::<ReadOutput, _>(ToolError::new("")))
         .map(|_| ());
@@ -151,7 +151,7 @@ pub(super) fn prompt(name: &str, node: &Node<'_>, problems: &mut Problems) -> Op
     Some(PromptDefinition { prompt, source: source(node), file: problems.path(&file)? })
 }
 
-/// Reads an argument of a prompt: an object, or a name with `?` behind it if it is optional.
+/// Reads an argument of a prompt: an object, or a name, followed by `?` if it is optional.
 fn argument(node: &Node<'_>, problems: &mut Problems) -> Option<Argument> {
     if let Some(text) = node.value.as_str() {
         let (name, is_optional) = super::input::name(text).map_err(|m| problems.add(node, m)).ok()?;

@@ -55,7 +55,7 @@ const INTERPRETERS: [Interpreter; 11] = [
     other("lua luajit", "e", "l", ""),
     other("php", "rRBE", "dcz", ""),
     other("csh fish pwsh tclsh tcsh", "c", "", ""),
-    // Operands may stand in front of the option.
+    // Operands may precede the option.
     other("su runuser", "c", "sgGw", ""),
 ];
 
@@ -86,7 +86,7 @@ pub(crate) fn name(program: &str) -> &str {
 /// The first script for which `accept` holds, by its index.
 pub(crate) fn find(elements: &[&str], accept: &dyn Fn(usize) -> bool) -> Option<(usize, Language)> {
     let is_wrapped = elements.first().is_some_and(|program| words::has(WRAPPERS, name(program)));
-    // The interpreter may stand behind `env`, `busybox`, `timeout 5` and the like.
+    // The interpreter may follow `env`, `busybox`, `timeout 5` and the like.
     (0..elements.len()).find_map(|at| {
         let interpreter = interpreter(elements.get(at)?)?;
         // `apt install sed` starts no sed.
@@ -184,12 +184,12 @@ fn cluster<'e>(letters: &'e str, interpreter: &Interpreter) -> Cluster<'e> {
     last
 }
 
-/// Whether a template has a placeholder.
+/// Returns whether a template has a placeholder.
 pub(super) fn has_placeholder(text: &str) -> bool {
     text.replace("{{", "").contains('{')
 }
 
-/// Problem of a placeholder inside a script, with the cure.
+/// Problem of a placeholder inside a script, with a correction.
 pub(super) fn problem(language: Language) -> &'static str {
     match language {
         Language::Awk => {

@@ -1,4 +1,4 @@
-//! Tests of the handler inside a server, in both eras.
+//! Tests of the handler inside a server, in both protocols.
 
 #![allow(clippy::unwrap_used)]
 
@@ -96,7 +96,7 @@ fn assert_not_found(answer: &str) {
     assert!(answer.contains("not found, or its interpreter is not found"), "{answer}");
 }
 
-/// Key and request of the only question.
+/// Key and request of the only elicitation.
 fn asked_question(asked: &Doc) -> (&str, Value<'_>) {
     let mut questions = asked.root().pointer("/result/inputRequests").unwrap().members();
     questions.next().unwrap()

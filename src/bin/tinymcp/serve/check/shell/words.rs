@@ -24,7 +24,7 @@ pub(super) struct Use {
     /// `1` for `$1`, `@` for `$@` and `$*`, `file` for `${file}`.
     pub(super) name: String,
     pub(super) is_quoted: bool,
-    /// No fixed text stands before it in its word.
+    /// No fixed text precedes it in its word.
     pub(super) is_leading: bool,
 }
 
@@ -223,7 +223,7 @@ impl Parser<'_> {
         let is_leading = word.text.is_empty();
         word.uses.push(Use { name, is_quoted, is_leading });
         word.is_expanded = true;
-        // The operator of `${1:-x}` is no text in front of what follows, but its value may be used.
+        // The operator of `${1:-x}` is not leading text, but the value after it may be used.
         if is_braced {
             self.take(&|c| !matches!(c, '}' | '$' | '`' | '"'));
             if self.rest.starts_with('}') {
@@ -251,7 +251,7 @@ impl Parser<'_> {
         self.level.is_redirect = true;
     }
 
-    /// Skips the texts of `<<END`, which are no arguments.
+    /// Skips the texts of `<<END`, which are not arguments.
     fn skip_documents(&mut self) {
         for end in std::mem::take(&mut self.documents) {
             while !self.rest.is_empty() {

@@ -1,4 +1,4 @@
-//! Results of outputs, whole and in pieces.
+//! Tests of results, for outputs that arrive at once and in pieces.
 
 #![allow(clippy::unwrap_used)]
 
@@ -80,7 +80,7 @@ fn lines_are_progress_and_the_last_block_is_the_result() {
     assert_eq!(recorder.messages, [(1.0, "one".to_owned()), (2.0, " two".to_owned())]);
     capture.finish(&mut recorder);
     assert_eq!(recorder.messages.last().unwrap(), &(3.0, "three".to_owned()));
-    // A flood of lines is not a flood of messages.
+    // Many lines cause few messages.
     let mut recorder = Recorder::default();
     capture.push(&b"x\n".repeat(100_000), &mut recorder);
     assert!(recorder.messages.len() < 50_000);
@@ -181,7 +181,7 @@ fn outputs_of_all_calls_share_their_memory() {
     for output in [Output::Text, Output::Lines] {
         assert_eq!(crowded(&output, "1234", &["abcdef", ""]), "abcdef");
         assert_eq!(crowded(&output, "123456", &["abcdef", ""]), cut("abcd", 2));
-        // What comes later leaves no gap, although there is memory again.
+        // Later output is dropped, although there is memory again: the result has no gap.
         assert_eq!(crowded(&output, "123456", &["abcdef", "gh"]), cut("abcd", 4));
         assert_eq!(crowded(&output, "1234567890", &["abc", "d"]), cut("", 4));
         // Four bytes hold one of two characters of three bytes.

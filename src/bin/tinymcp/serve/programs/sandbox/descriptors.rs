@@ -1,7 +1,7 @@
 //! Descriptors that this process inherited, other than standard input, output and error.
 //!
-//! Both functions run before this process opens descriptors of its own, so nothing in it owns those
-//! that they close.
+//! Both functions run before this process opens descriptors of its own, so no object owns the
+//! descriptors that they close.
 
 use std::fs;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
@@ -13,7 +13,7 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 /// Closes all inherited descriptors.
 pub(super) fn close_all() {
     for descriptor in inherited() {
-        // OK to drop: that of the folder is closed.
+        // OK to drop: the descriptor of the folder itself is closed already.
         let _ = close(descriptor);
     }
 }
@@ -34,7 +34,7 @@ pub(super) fn close_at_exec() {
     }
 }
 
-/// Numbers of the inherited descriptors, and that of a folder that is closed again.
+/// Numbers of the inherited descriptors, and the number of the folder that lists them.
 fn inherited() -> Vec<RawFd> {
     let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -189,7 +189,7 @@ fn find_links(path: &Path, links: &mut Vec<(PathBuf, PathBuf)>) {
     }
 }
 
-/// The first symbolic link of a path, its target, and the path behind it.
+/// The first symbolic link of a path, its target, and the rest of the path.
 fn first_link(path: &Path) -> Option<(PathBuf, PathBuf, PathBuf)> {
     let mut before = PathBuf::new();
     let mut components = path.components();

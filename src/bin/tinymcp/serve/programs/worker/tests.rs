@@ -9,7 +9,7 @@ use super::super::process::tests::{Folder, Recorder, ended};
 use super::*;
 use crate::serve::read;
 
-/// A program that does what the argument `do` says, and otherwise reports its process id.
+/// A program that executes the argument `do`, and otherwise reports its process id.
 const PROGRAM: &str = r#"
 say() { printf '%s\n' "$1"; }
 while IFS= read -r line; do
@@ -137,7 +137,7 @@ fn a_failed_process_is_replaced() {
         assert!(ended(&pid));
         assert_ne!(fixture.pid(), pid);
     }
-    // Output that no call asked for is not taken for the next answer.
+    // Output outside of a call is not read as the next response.
     let pid = fixture.pid();
     assert_eq!(fixture.call("twice").unwrap().structured.unwrap().as_str(), "1");
     assert_ne!(fixture.pid(), pid);
