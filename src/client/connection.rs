@@ -37,7 +37,7 @@ use super::subscriptions::Subscriptions;
 
 /// Documents that are kept for the next responses.
 const SPARE: usize = 8;
-/// Bytes that a kept document may hold on to.
+/// Largest memory of a kept document, in bytes.
 const SPARE_BYTES: usize = 64 << 10;
 /// Bytes of a stray line that are passed to the noise handler.
 const NOISE_SHOWN: usize = 200;
@@ -94,7 +94,7 @@ struct Negotiated {
 /// State that belongs to a session, or takes its place in the stateless protocol.
 #[derive(Default)]
 pub(super) struct SessionState {
-    /// Lowest level of log entries, where every request carries it.
+    /// Lowest level of log entries, in the era whose requests contain it.
     pub log_level: Mutex<Option<Level>>,
     /// Ids of the server's requests that are being handled and not cancelled.
     pub server_requests: Mutex<Vec<Id>>,

@@ -225,7 +225,8 @@ impl Relay for ServerRelay {
                 Err(back) => question = back,
             }
         }
-        // Roots were declared, so the request needs a response: an empty list without a client and own roots.
+        // Roots were declared, so the request needs a response: an empty list without a client and
+        // own roots.
         if matches!(question.request, AskRequest::Roots) && self.handlers.roots.is_none() {
             question.answer(Ok(&Json::constant(r#"{"roots":[]}"#)));
             return Ok(());

@@ -61,7 +61,7 @@ impl Config {
         let root = doc.root();
         let named = root.get("mcpServers").or_else(|| root.get("servers"));
         let servers = named.unwrap_or(root);
-        // `"mcpServers": {}` means no servers. A file without it must have something like a server.
+        // `"mcpServers": {}` means no servers. A file without it must have at least one server.
         let like_servers = || servers.members().any(|(_, server)| server.kind() == Kind::Object);
         if servers.kind() != Kind::Object || (named.is_none() && !like_servers()) {
             return Err(bad("the configuration has no object `mcpServers`"));

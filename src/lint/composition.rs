@@ -293,8 +293,8 @@ pub(super) fn cycles(tree: &SchemaTree<'_>) -> Vec<usize> {
         inner.chain(target).collect()
     };
     let count = tree.nodes.len();
-    // The order in which subschemas are first visited, and the earliest one that each leads to; both
-    // start at 1.
+    // The order in which subschemas are first visited, and the earliest one that each leads to;
+    // both start at 1.
     let (mut visited, mut low, mut cycle) = (vec![0; count], vec![0; count], vec![0; count]);
     let (mut last, mut open, mut path) = (0, Vec::new(), Vec::new());
     for start in 0..count {

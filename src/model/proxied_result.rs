@@ -1,4 +1,4 @@
-//! Result of an upstream server that a hub passes on.
+//! Result of an upstream server that a hub forwards.
 
 use crate::json::Json;
 
@@ -17,7 +17,7 @@ pub(crate) enum Passage {
     Completion,
 }
 
-/// Result of an upstream server that a hub passes on. The members stay as received, except those of
+/// Result of an upstream server that a hub forwards. The members stay as received, except those of
 /// the upstream connection, which `era` removes.
 #[derive(Clone, Debug)]
 pub(crate) struct Relayed {

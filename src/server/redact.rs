@@ -1,7 +1,7 @@
 //! Masks credentials in log data, at any depth.
 //!
 //! A member whose name contains one of the words below, whatever its case and separators, has its
-//! value replaced. A bare `key` is not one of them: it is too common a name for harmless things.
+//! value replaced. The name `key` alone is not masked, because it is common for other data.
 //! Source: MCP server/utilities/logging, security (no credentials in log entries).
 
 use crate::json::sort::sort;

@@ -9,7 +9,7 @@
 //! The service decides about paths, hosts, tokens and sessions. There is no compression and no
 //! TLS; a reverse proxy adds them.
 //!
-//! | file | theme |
+//! | file | contents |
 //! |---|---|
 //! | `head.rs` | request heads: strict checks, framing |
 //! | `chunked.rs` | chunked bodies |

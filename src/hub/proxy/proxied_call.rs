@@ -1,8 +1,8 @@
 //! One call through a served hub, until its result or its client requests were sent to the client.
 //! No thread waits for it: each event calls [`ProxiedCall::visit`].
 //!
-//! A server with sessions sends client requests in the middle of a call. Such a request is
-//! forwarded to the client of a call that the server processes. That call stays in flight at the
+//! A server of the session protocol sends client requests in the middle of a call. Such a request
+//! is forwarded to the client of a call that the server processes. That call stays in flight at the
 //! server until the client has responded. It is held if the client sends a new request with its
 //! response, and parked if the client has a session. A call to a server that is connecting waits
 //! for the connection or its deadline. `call_table.rs` has the table of all calls.
@@ -350,7 +350,7 @@ impl ProxiedCall {
         lock(&self.state).until
     }
 
-    /// Passes a log entry to the client.
+    /// Forwards a log entry to the client.
     pub(super) fn log(&self, logger: &str, entry: &LogEntry) {
         let mut state = lock(&self.state);
         match (&state.deferred, &state.caller) {
@@ -441,7 +441,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(20);
 
-    /// Passes one call on, ends it, and checks that it was freed.
+    /// Forwards one call, ends it, and checks that it was freed.
     fn frees(above: Protocol, cancelled: bool) {
         let hub = Hub::builder("proxy", "1.0.0").build().unwrap();
         let mut server = Server::new("proxy", "1.0.0");
@@ -476,7 +476,7 @@ mod tests {
             if let Some(passed) = export.calls.all().iter().find(under_way) {
                 break Arc::downgrade(passed);
             }
-            assert!(Instant::now() < until, "never passed on");
+            assert!(Instant::now() < until, "never forwarded");
             std::thread::yield_now();
         };
         match cancelled {

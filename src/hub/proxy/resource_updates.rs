@@ -1,8 +1,8 @@
 //! Subscriptions and log levels of a served hub.
 //!
 //! The hub subscribes at a server to the resources that its own clients listen to, and forwards the
-//! updates. A client's subscription gets the server's result or error. The log level of a server
-//! with sessions is the lowest that a client set.
+//! updates. A client's subscription gets the server's result or error. The log level at a server of
+//! the session protocol is the lowest that a client set.
 //!
 //! # Invariants
 //! - One job at a time synchronizes a server. Jobs run on threads that they share: a thread is
@@ -145,7 +145,7 @@ impl Export {
         let export = Arc::clone(self);
         match spawn("mcp-hub-updates", move || export.run_jobs()) {
             Ok(()) => state.threads += 1,
-            // OK without: another thread takes the job.
+            // OK to ignore: another thread takes the job.
             Err(_) if state.threads > 0 => {}
             Err(error) => {
                 state.queue.clear();
@@ -230,7 +230,7 @@ impl Export {
 }
 
 impl Export {
-    /// Sets the lowest level that the sessions want.
+    /// Sets the lowest level that the sessions requested.
     pub(super) fn follow_level(self: &Arc<Self>, level: Option<Level>) {
         let Some(level) = level else { return };
         // The level of the host's own handler stays.
@@ -246,7 +246,7 @@ impl Export {
         self.hub.members().iter().for_each(|member| self.align(member.key.clone()));
     }
 
-    /// Forgets the level of a server that was restarted.
+    /// Removes the stored level of a server that was restarted.
     pub(super) fn forget_level(self: &Arc<Self>, key: &str) {
         let mut state = lock(&self.updates.state);
         state.levels.remove(key);
@@ -256,7 +256,7 @@ impl Export {
         }
     }
 
-    /// Sets the level that a request wants. Waits up to [`MOMENT`] until the server has
+    /// Sets the level of a request. Waits up to [`MOMENT`] until the server has
     /// the level, because it logs by the level of its session.
     pub(super) fn level_of_request(self: &Arc<Self>, key: &str, level: Option<Level>) {
         let lowest = lock(&self.updates.state).level;
@@ -276,7 +276,7 @@ impl Export {
         }
     }
 
-    /// Sends a server with sessions the level that the clients want.
+    /// Sends the level that the clients requested to a server of the session protocol.
     fn align_level(&self, key: &str) {
         let level = {
             let state = lock(&self.updates.state);

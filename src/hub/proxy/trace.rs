@@ -5,7 +5,7 @@
 
 use crate::json::{Kind, Value, Writer};
 
-/// The members to pass on, as text without braces, byte for byte.
+/// The members to forward, as text without braces, byte for byte.
 pub(super) fn members(meta: Value<'_>) -> String {
     let text = |name: &str| meta.get(name).filter(|v| v.kind() == Kind::String && is_field(v.as_str()));
     let parent = text("traceparent").filter(|v| v.as_str().is_some_and(is_parent));

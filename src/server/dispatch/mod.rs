@@ -235,7 +235,8 @@ impl Dispatcher<dyn InlineTools> {
             MessageKind::Batch(messages) => self.array(messages),
             MessageKind::Malformed(shape) => match shape.id {
                 id if shape.answer => Effect::Reply(self.reject(id.map(Value::raw), &shape_fault(&shape))),
-                // The peer will not send another response, so this side's request ends with an error.
+                // The peer will not send another response, so this side's request ends with an
+                // error.
                 Some(id) => self.response(id, Err(RpcError::new(shape.code, shape.message))),
                 None => Effect::Ignore,
             },

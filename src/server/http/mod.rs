@@ -1,6 +1,6 @@
 //! Streamable HTTP server: both protocol eras at one endpoint.
 //!
-//! | file | theme |
+//! | file | contents |
 //! |---|---|
 //! | `request_checks.rs` | checks by the head of a request |
 //! | `allowed_hosts.rs` | hosts and origins |

@@ -68,8 +68,8 @@ mod simplify {
         cells.get(PROFILES.iter().position(|known| known.id == profile.id)?)
     }
 
-    /// A copy of the tool with a simplified input schema. A schema that would grow too long is
-    /// kept.
+    /// A copy of the tool with a simplified input schema. A schema that would grow too long
+    /// stays unchanged.
     pub(crate) fn simplified(tool: &Tool, profile: &'static Profile) -> Tool {
         let mut copy = tool.clone();
         let Some(schema) = &tool.input_schema else { return copy };

@@ -1,4 +1,4 @@
-//! Schema validation of arguments, structured results and client answers with this crate's
+//! Schema validation of arguments, structured results and client responses with this crate's
 //! validator (feature `schema`).
 //!
 //! Every server uses it, with formats, unless
@@ -36,11 +36,11 @@ impl SchemaCompiler for Options {
     }
 }
 
-/// Checks the parts of an answer that decoding does not check: the formats of a form's fields, and
+/// Checks the parts of a response that decoding does not check: the formats of a form's fields, and
 /// the tool uses of a sampled message against the schemas of the offered tools.
 ///
 /// # Errors
-/// The fault, with a JSON Pointer into the answer.
+/// The fault, with a JSON Pointer into the response.
 pub(crate) fn check_answer(request: &AskRequest, answer: Value<'_>) -> Result<(), String> {
     let options = Options::new().formats(Formats::Assert);
     match request {

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - The parent may end before its descriptor is open: its id is read before and after that.
-//! - Input that was written before the parent ended is answered. Serving stops once nothing was
+//! - Input that was written before the parent ended is processed. Serving stops once nothing was
 //!   readable for [`SETTLE`], or the reader made no progress for the grace period.
 //! - A parent that is process 1, or outside of the process namespace, is not watched: its end also
 //!   ends this process, or cannot be seen.

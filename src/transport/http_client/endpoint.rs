@@ -15,7 +15,7 @@ use ureq::tls::{PemItem, RootCerts, parse_pem};
 use super::connector::Reach;
 use crate::error::{Error, ErrorKind};
 
-/// A server's URL, and what every request to it carries.
+/// URL of a server, and the headers of every request to it.
 ///
 /// ```
 /// use tinymcp::Endpoint;
@@ -34,13 +34,12 @@ pub struct Endpoint {
     roots: Option<Vec<u8>>,
 }
 
-/// Gives headers for one request.
+/// Returns headers for one request.
 type Source = Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
 
 impl Endpoint {
-    /// The URL that messages are posted to; `http`, or `https` with the feature `tls`. It is
-    /// checked when a client connects. Connections go there directly: proxies that the environment
-    /// names are not used.
+    /// An endpoint with this URL; `http`, or `https` with the feature `tls`. The URL is checked when a
+    /// client connects. Connections are direct: proxy variables of the environment are ignored.
     pub fn new(url: impl Into<String>) -> Endpoint {
         Endpoint {
             url: url.into(),
@@ -60,16 +59,16 @@ impl Endpoint {
     }
 
     /// Sends a header with every request. Headers that HTTP or the protocol sets, such as `Host`,
-    /// `Content-Length` or `Mcp-Session-Id`, are refused when a client connects.
+    /// `Content-Length` or `Mcp-Session-Id`, are rejected when a client connects.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Endpoint {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Sets a function that returns more headers before every request: renewed tokens, traces. It
-    /// is called on whatever thread makes the request, and should not wait. They replace headers of
-    /// the same name from [`Endpoint::header`].
+    /// Sets a function that returns more headers before every request: renewed tokens, traces. The
+    /// function is called on the thread that sends the request and must not block. Its headers
+    /// replace those of the same name from [`Endpoint::header`].
     #[must_use]
     pub fn header_source(
         mut self,
@@ -79,17 +78,17 @@ impl Endpoint {
         self
     }
 
-    /// Connects to addresses of the public internet only, for programs that are given URLs by
-    /// strangers: not to this machine, its network, or the services a cloud offers to its machines.
-    /// The address is judged when it is connected to, whatever the name meant before.
+    /// Connects only to addresses of the public internet, for URLs from untrusted sources. Rejects
+    /// this machine, its local network, and metadata services of clouds. Each address is checked
+    /// when it is connected to, so a change of the DNS record cannot bypass the check.
     #[must_use]
     pub fn public_addresses_only(mut self) -> Endpoint {
         self.reach = Reach::Public;
         self
     }
 
-    /// Trusts servers with certificates signed by these, in PEM, and no others; otherwise by the
-    /// authorities that Mozilla trusts. For devices and companies with an authority of their own.
+    /// Sets the trusted root certificates, in PEM, for devices and companies with their own
+    /// certification authority. By default the root certificates of Mozilla are trusted.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Endpoint {
@@ -151,7 +150,7 @@ impl From<String> for Endpoint {
 }
 
 impl fmt::Debug for Endpoint {
-    /// Without the query and without values of headers: both may be secrets.
+    /// Omits the query and the values of headers, because both may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = self.url.split(['?', '#']).next().unwrap_or_default();
         let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
@@ -169,7 +168,7 @@ fn add(map: &mut HeaderMap, headers: &[(String, String)]) -> Result<(), Error> {
             let why = format!("the header `{name}` is reserved: HTTP and the protocol set it");
             return Err(Error::new(ErrorKind::Invalid, why));
         }
-        // Refuses line ends and NUL, with which a value could smuggle in more headers.
+        // Rejects line ends and NUL: otherwise a value could add more headers.
         let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
         value.set_sensitive(true);
         map.insert(name, value);
@@ -208,10 +207,10 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Adds the program's headers. Ours, which the protocol needs, are added after them.
+    /// Adds the program's headers. The headers of the protocol are added after them.
     ///
     /// # Errors
-    /// The source gave what cannot be sent.
+    /// The function returned a header that is not valid in HTTP.
     pub(super) fn headers(&self) -> Result<HeaderMap, Error> {
         let mut headers = self.headers.clone();
         if let Some(source) = &self.source {
@@ -220,9 +219,9 @@ impl Target {
         Ok(headers)
     }
 
-    /// The URL a redirect names, if it is of the same origin.
+    /// The URL of a redirect, if it has the same origin.
     pub(super) fn redirected(&self, location: &str) -> Option<Uri> {
-        // A path of this server; two slashes would name another one.
+        // A path of this server; two slashes would start the name of another host.
         if location.starts_with('/') && !location.starts_with("//") {
             let mut parts = self.uri.clone().into_parts();
             parts.path_and_query = Some(location.parse().ok()?);

@@ -1,6 +1,6 @@
 //! The GET stream of a session, and reconnection of streams that ended.
 //!
-//! Requests the stream, passes its messages on, reconnects when it ends, and ends the session when
+//! Requests the stream, forwards its messages, reconnects when it ends, and ends the session when
 //! the client is closed.
 //!
 //! Source: MCP 2025-11-25 basic/transports (listening, resumability, session management).
@@ -25,11 +25,11 @@ use crate::pool::Pool;
 use crate::sync::lock;
 use crate::transport::sse::{MEDIA_TYPE, Parser};
 
-/// First pause after a stream that brought a message and that the server ended.
+/// First pause after a stream with at least one message that the server ended.
 const SOON: Duration = Duration::from_millis(50);
 /// First pause otherwise; it doubles.
 const FIRST: Duration = Duration::from_millis(100);
-/// Longest pause of this client's own.
+/// Longest pause that this client chooses.
 const LONGEST: Duration = Duration::from_secs(5);
 /// Longest pause that the server may set.
 const RETRY: Duration = Duration::from_secs(24 * 3600);
@@ -38,7 +38,7 @@ const RETRY: Duration = Duration::from_secs(24 * 3600);
 /// send the head of the stream only with the first message.
 const OPENING: Duration = Duration::from_millis(250);
 
-/// Connections in a row that brought no message.
+/// Consecutive connections without a message.
 #[derive(Debug, Default)]
 pub(super) struct Fruitless(u32);
 
@@ -52,8 +52,8 @@ impl Fruitless {
         self.0 > most
     }
 
-    /// Returns the pause before the next attempt. `retry` is the server's wish in milliseconds; it
-    /// is followed exactly until it has failed twice.
+    /// Returns the pause before the next attempt. `retry` is the server's reconnection time in
+    /// milliseconds; it is used unchanged until two attempts have failed.
     pub(super) fn delay(&self, retry: Option<u64>, clean: bool) -> Duration {
         let doubled = FIRST * (1 << self.0.saturating_sub(1).min(6));
         let own = if self.0 == 0 && clean { SOON } else { doubled.min(LONGEST) };
@@ -98,8 +98,8 @@ pub(super) fn ask(
             200 if media(response.headers()) == Media::Events => Got::Stream(response.into_body()),
             // The server has not noticed the end of the last stream, or it is overloaded.
             408 | 409 | 425 | 429 | 500..=599 => Got::Later,
-            // 405: no such stream; 404 and 410: no such session. A redirect or a lack of rights does
-            // not change either.
+            // 405: no such stream; 404 and 410: no such session. A redirect or a lack of rights
+            // does not change either.
             _ => Got::Never,
         },
         Err(_) if exchange.stop_reason().is_some() => Got::Never,
@@ -196,7 +196,7 @@ fn listen(shared: &Shared, exchange: &Arc<Exchange>, headers: &[(String, String)
     let (Some(sink), session) = (shared.sink(), shared.session()) else { return };
     let mut parser = Parser::new(shared.frame_bytes);
     let mut fruitless = Fruitless::default();
-    // OK to drop: the next message meets the same failure.
+    // OK to drop: the next message gets the same failure.
     let _ = shared.exchanging(exchange, || {
         while !fruitless.too_many(shared.reconnects) {
             let got = ask(shared, exchange, headers, session.as_deref(), parser.last_id());

@@ -39,7 +39,8 @@ impl ChunkBuffer {
         while !bytes.is_empty() {
             let room = self.queue.back().map_or(0, |last| last.capacity() - last.len());
             if room == 0 {
-                // As long as all before it: a short message needs little memory, a long one few chunks.
+                // As long as all before it: a short message needs little memory, a long one few
+                // chunks.
                 let chunk = Vec::with_capacity(bytes.len().max(self.len).clamp(SMALLEST, LARGEST));
                 self.memory += chunk.capacity();
                 self.queue.push_back(chunk);

@@ -41,8 +41,8 @@ const STALLED: Duration = Duration::from_secs(1);
 /// Token of the waker. Listeners have the tokens from 1 on.
 const WAKER: Token = Token(0);
 /// Low bits of a connection's token: its slot. The high bits are its generation, at least 1, which
-/// tells it from earlier connections in the same slot: while the process forks, a closed socket
-/// stays open in the child and still causes events.
+/// distinguishes it from earlier connections in the same slot: while the process forks, a closed
+/// socket stays open in the child and still causes events.
 const SLOT_BITS: u32 = 18;
 
 /// Listeners and connections, and the thread's state to serve them.
@@ -207,7 +207,7 @@ impl EventLoop {
         }
     }
 
-    /// Processes whatever is due apart from events.
+    /// Processes deadlines and other work that no event triggers.
     fn process_pending(&mut self) {
         let now = self.context.now;
         if self.woken || !self.runnable.is_empty() {
@@ -243,7 +243,7 @@ impl EventLoop {
         let mut notified = std::mem::take(&mut self.notified);
         self.woken = false;
         let commands = self.context.shared.take(&mut notified);
-        // A slot may hold another connection by now. To advance it does no harm.
+        // A slot may hold another connection by now. Advancing that one is harmless.
         for slot in runnable.drain(..).chain(notified.drain(..)) {
             self.with_connection(slot, Connection::advance);
         }
@@ -260,7 +260,7 @@ impl EventLoop {
         self.evict_stalled_readers();
     }
 
-    /// Runs `run` on a connection and does what it asks for.
+    /// Runs `run` on a connection and executes its request.
     fn with_connection(&mut self, slot: usize, run: impl FnOnce(&mut Connection, &mut Context) -> Next) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let before = connection.reader.memory();
@@ -282,7 +282,7 @@ impl EventLoop {
     }
 
     /// Rejects the oldest uploads until the rest fits into the limit. The upload in `growing` is
-    /// exempt: one alone may be as long as a message may be.
+    /// exempt: a single one may have the size of the largest message.
     fn evict_uploads(&mut self, growing: usize) {
         while self.buffered_bytes > self.context.shared.limits.arriving_bytes {
             let others = self.connections.iter().filter(|(slot, _)| *slot != growing);

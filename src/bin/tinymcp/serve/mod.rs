@@ -6,7 +6,7 @@
 //!                     arguments ─ template ─► argv ─ process | worker ─► result
 //! ```
 //!
-//! | file | theme |
+//! | file | contents |
 //! |---|---|
 //! | `definition.rs` | types of a definition: tools, resources, prompts |
 //! | `options.rs` | command line |
@@ -80,7 +80,7 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
     run::serve(&options)
 }
 
-/// Applies the sandbox of the arguments to this process and executes the program behind `--`.
+/// Applies the sandbox of the arguments to this process and executes the program after `--`.
 /// Returns only if that fails, with the exit status.
 pub(crate) fn enter_sandbox(args: Vec<OsString>) -> Result<u8> {
     Ok(sandbox::enter(args))

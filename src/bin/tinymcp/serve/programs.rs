@@ -1,6 +1,6 @@
 //! Programs that calls start: processes, their pipes, their output and their end.
 //!
-//! | file | theme |
+//! | file | contents |
 //! |---|---|
 //! | `process.rs` | one process per call: pipes, timeout, cancellation |
 //! | `worker.rs` | co-process: one line per call and result |

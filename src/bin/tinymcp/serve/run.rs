@@ -1,10 +1,10 @@
 //! Serving over standard input and output or HTTP, and reloading.
 //!
 //! # Reload
-//! The thread `serve-reload` waits for SIGHUP. If something is watched, it looks every second at
-//! the stamps of the watched resources and, with `--watch`, of the definition files and the token
-//! file. A definition with an error changes nothing; every error is reported on standard error. The
-//! member `server` takes effect at the next start only.
+//! The thread `serve-reload` waits for SIGHUP. Every second it checks the stamps of
+//! watched resources and, with `--watch`, of the definition files and the token file. A definition
+//! with an error changes nothing; every error is reported on standard error. The member `server`
+//! takes effect at the next start only.
 //!
 //! # End
 //! The library ends serving at the end of input, on SIGTERM and SIGINT. Running calls get its grace
@@ -31,7 +31,7 @@ use super::{read, tool};
 use crate::Result;
 use crate::escape::plain;
 
-/// Time between two looks at watched files.
+/// Time between two checks of watched files.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Reading a definition does not recurse.
 const STACK: usize = 256 << 10;

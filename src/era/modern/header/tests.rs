@@ -1,4 +1,4 @@
-//! Mirrored headers as tables.
+//! Tests of mirrored headers, with tables.
 
 #![allow(clippy::unwrap_used)]
 
@@ -98,7 +98,7 @@ fn valid_annotations_are_found_in_order() {
                 "zone":{"type":"string","x-mcp-header":"Zone"}}}}}"#,
             &["Mcp-Param-Zone=where/zone"],
         ),
-        // A property may be called anything, and data may look like anything.
+        // Names of properties and data may look like keywords.
         (r#"{"properties":{"x-mcp-header":{"type":"string"}}}"#, &[]),
         (
             r#"{"properties":{"properties":{"type":"string","x-mcp-header":"P"}}}"#,
