@@ -1,4 +1,4 @@
-//! Requests that a served hub passes on: results byte for byte, each with its own client
+//! Requests that a served hub forwards: results byte for byte, each with its own client
 //! capabilities, and without a thread that waits.
 
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use super::request::{CacheUse, Call, CallOptions, InputRequired, Outcome, Reques
 
 impl ClientBuilder {
     /// Passes requests of the server to `relay` first, and to the handlers if `relay` returns them.
-    /// `relay` also gets log entries, from `info` on unless a handler wants more, and decides which
-    /// capabilities are declared.
+    /// `relay` also gets log entries, from `info` on unless a handler requests lower levels, and
+    /// decides which capabilities are declared.
     pub(crate) fn relays(mut self, relay: Arc<dyn Relay>) -> ClientBuilder {
         self.log_level = Some(self.log_level.unwrap_or(Level::Info).min(Level::Info));
         self.handlers.relay = Some(relay);

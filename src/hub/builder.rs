@@ -158,9 +158,9 @@ impl HubBuilder {
     }
 
     /// Connects the servers after the first client has connected, at the latest after `time`. With
-    /// an exported hub ([`Hub::export`]) over stdio or a link, servers with sessions then get the
-    /// capabilities that this client declares. The client's first message waits for the servers'
-    /// lists, at most `time`.
+    /// an exported hub ([`Hub::export`]) over stdio or a link, servers of the session protocol then
+    /// get the capabilities that this client declares. The client's first message waits for the
+    /// servers' lists, at most `time`.
     pub fn wait_for_client(mut self, time: Duration) -> HubBuilder {
         self.handlers.client_wait = Some(time);
         self
@@ -210,7 +210,7 @@ impl HubBuilder {
     }
 }
 
-/// Passes requests and log entries of one server on to the clients of the served hub.
+/// Forwards requests and log entries of one server to the clients of the served hub.
 struct ServerRelay {
     handlers: Arc<Handlers>,
     key: String,
@@ -339,7 +339,7 @@ impl Handlers {
         self.log.as_ref().map(|(level, _)| *level)
     }
 
-    /// Returns true if traces are passed on.
+    /// Returns true if traces are forwarded.
     pub(super) fn traces(&self) -> bool {
         self.trace
     }

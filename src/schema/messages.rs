@@ -1,4 +1,4 @@
-//! Messages for violations, written to help a model repair its call.
+//! Messages for violations, with which a model can correct its call.
 //!
 //! A message states what is expected, what was found, and the allowed names or words. Quotes of the
 //! value are truncated.

@@ -32,7 +32,7 @@ fn a_hundred_thousand_jobs_run_once_each() {
     });
 }
 
-/// Xorshift: small, and the same on every machine.
+/// Pseudo-random numbers (xorshift), equal on every machine.
 struct Random(u64);
 
 impl Random {

@@ -1,5 +1,5 @@
-//! Deferred calls: a handler returns [`Handled::Deferred`], which frees its worker, and
-//! another thread ends the call through a [`Deferred`]. A served hub uses this.
+//! Deferred calls: a handler returns [`Handled::Deferred`], which frees its worker, and another
+//! thread ends the call through a [`Deferred`]. A served hub uses this.
 //!
 //! Until a `Deferred` is consumed its call is in flight like any other: the client may cancel it,
 //! and the watchdog ends it after the time of [`Deferred::allow`]. [`Deferred::on_cancel`] reports
@@ -48,7 +48,7 @@ impl Caller {
         Arc::ptr_eq(&self.call, &other.call) || (Arc::ptr_eq(&self.conn, &other.conn) && !self.conn.shared)
     }
 
-    /// Logs an entry to the session of the call, if one is open and wants it.
+    /// Logs an entry to the session of the call, if one is open and requested it.
     pub(crate) fn log(&self, level: Level, logger: &str, data: &Json) {
         self.conn.log(level, Some(logger), data);
     }
@@ -74,8 +74,8 @@ impl Deferred {
         self.job.as_ref().map(|job| job.query.peer.capabilities).unwrap_or_default()
     }
 
-    /// Runs `hook` when the call is cancelled, at once if it already is. The
-    /// hook must not block. A later hook replaces it.
+    /// Runs `hook` when the call is cancelled, at once if it already is. The hook must not block. A
+    /// later hook replaces it.
     pub(crate) fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) {
         if let Some(job) = &self.job {
             job.call.on_cancel(Box::new(hook));
@@ -97,7 +97,7 @@ impl Deferred {
         }
     }
 
-    /// Logs an entry for this call, if the client wants entries of this level.
+    /// Logs an entry for this call, if the client requested entries of this level.
     pub(crate) fn log(&self, level: Level, logger: &str, data: &Json) {
         let Some(job) = &self.job else { return };
         if job.query.peer.log_level.is_some_and(|floor| level >= floor) {

@@ -258,7 +258,7 @@ mod tests {
             assert_eq!(seconds(Duration::from_millis(time)), whole, "{time} ms");
         }
         assert_eq!(seconds(Duration::MAX), u64::MAX);
-        // Sealed at the very end of a second, opened when all of the time has passed but a moment.
+        // Sealed at the very end of a second, opened just before its lifetime ends.
         let (key, digest) = (&KEY, &[1; 32]);
         let (sealed, opened) = (Duration::from_millis(10_999), Duration::from_millis(10_999 + 1_900 - 1));
         let state = seal(key, "", digest, sealed.as_secs() + seconds(Duration::from_millis(1_900)), &vec![]);

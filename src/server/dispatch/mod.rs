@@ -4,7 +4,7 @@
 //! endpoint, execute each [`Effect`]: they send the content of `out` and queue calls.
 //!
 //! # Invariants
-//! - A request is answered exactly once, or becomes a job that will be answered or cancelled.
+//! - A request gets exactly one response, or becomes a job that gets one or is cancelled.
 //! - Nothing here waits for a handler of the pool or for room. Only a hub may wait for the lists of
 //!   its servers, and only where `waits` is set.
 
@@ -85,7 +85,7 @@ pub(crate) enum Effect {
     Reply(Encoded),
     /// Run a handler: [`Dispatcher::start`].
     Call(PlannedCall),
-    /// Queue a parked call that now has the client's answers.
+    /// Queue a parked call that now has the client's responses.
     Resume(Box<Job>),
     /// Dispatch each message of an array by [`Dispatcher::batch_item`].
     Batch,
@@ -103,7 +103,7 @@ pub(crate) struct PlannedCall {
 
 /// A message that could not be parsed.
 pub(crate) struct Unread {
-    /// The error to answer with.
+    /// The error of the response.
     pub fault: Fault,
     /// The id of the request, as JSON text, if it can be read although the message cannot.
     pub id: Option<Box<str>>,

@@ -44,8 +44,7 @@ pub(crate) struct Shared {
     pub catalog: Catalog,
     connections: Mutex<Vec<Weak<Connection>>>,
     stop: AtomicBool,
-    /// Number of deferred calls in flight. Shutdown waits for them as for running
-    /// calls.
+    /// Number of deferred calls in flight. Shutdown waits for them as for running calls.
     pub deferred: AtomicUsize,
     /// Owner of the catalog's entries, if that is not this server.
     pub delegate: OnceLock<Box<dyn Delegate>>,

@@ -39,8 +39,8 @@ impl Responder {
         self.respond(response.status, &fields, &response.body)
     }
 
-    /// Sends a whole response without waiting. Returns `false` if the peer is gone or the exchange
-    /// is over.
+    /// Sends a whole response without waiting. Returns `false` if the peer has disconnected or
+    /// the exchange is over.
     ///
     /// Length, date and connection fields are added.
     pub(crate) fn respond(&self, status: u16, fields: &[Field<'_>], body: &[u8]) -> bool {
@@ -55,8 +55,8 @@ impl Responder {
     }
 
     /// Sends status 200 and an event stream that begins with `first`, which may be empty, in one
-    /// write. Returns `false` if the peer is gone, the exchange is over or has a response, or too
-    /// many streams are open. In the last case another response can be sent.
+    /// write. Returns `false` if the peer has disconnected, the exchange is over or has a response,
+    /// or too many streams are open. In the last case another response can be sent.
     pub(crate) fn start_events(&self, fields: &[Field<'_>], first: &[u8]) -> bool {
         let Some(mut state) = self.lock_if(Exchange::Pending(self.id)) else { return false };
         if state.peer_closed || !self.writer.begin_events(&mut state) {

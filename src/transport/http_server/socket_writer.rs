@@ -388,7 +388,7 @@ impl State {
     /// Closes the sending side of the socket.
     pub(super) fn shut_down(&self) {
         if let Some(socket) = &self.socket {
-            // This fails if the peer is gone, which needs no action.
+            // This fails if the peer has disconnected, which needs no action.
             let _ = socket.shutdown(Shutdown::Write);
         }
     }

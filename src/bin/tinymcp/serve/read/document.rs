@@ -80,7 +80,7 @@ impl Document {
 /// Explains the usual reason of a syntax error.
 fn cure(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::ExpectedComma => "; a comma may be missing in front of it",
+        ErrorKind::ExpectedComma => "; a comma may be missing before it",
         ErrorKind::ExpectedName => "; names are in double quotes",
         ErrorKind::UnexpectedByte => "; texts are in double quotes",
         ErrorKind::UnexpectedEnd => "; a bracket or quote is not closed",
