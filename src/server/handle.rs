@@ -116,7 +116,7 @@ impl Handle {
         self.edit(&Change::Prompts, |r| r.remove_prompt(name))
     }
 
-    /// Completes an argument of a registered prompt; what completed it before no longer does.
+    /// Sets the completion of an argument of a registered prompt. Replaces an existing one.
     ///
     /// # Errors
     /// As with [`Server::complete_prompt`](crate::Server::complete_prompt);
@@ -132,8 +132,8 @@ impl Handle {
         insert_completion(&shared.catalog, CompletionKind::Prompt, prompt, argument, complete)
     }
 
-    /// Completes a variable of a registered resource template; what completed it before no longer
-    /// does.
+    /// Sets the completion of a variable of a registered resource template. Replaces an existing
+    /// one.
     ///
     /// # Errors
     /// As with [`Handle::complete_prompt`].
@@ -354,13 +354,13 @@ mod tests {
             assert_eq!(register(uri), None, "{uri}");
         }
         for (uri, why) in [
-            ("file:///a b", "' ' at byte 9 has to be percent-encoded (RFC 3986 §2)"),
-            ("a:é", "'é' at byte 2 has to be percent-encoded (RFC 3986 §2)"),
-            ("a:b\n", "'\\n' at byte 3 has to be percent-encoded (RFC 3986 §2)"),
-            ("a:100%", "'%' at byte 5 has to be percent-encoded (RFC 3986 §2)"),
-            ("a:%2", "'%' at byte 2 has to be percent-encoded (RFC 3986 §2)"),
-            ("a:%2é", "'%' at byte 2 has to be percent-encoded (RFC 3986 §2)"),
-            ("a:{b}", "'{' at byte 2 has to be percent-encoded (RFC 3986 §2)"),
+            ("file:///a b", "' ' at byte 9 must be percent-encoded (RFC 3986 §2)"),
+            ("a:é", "'é' at byte 2 must be percent-encoded (RFC 3986 §2)"),
+            ("a:b\n", "'\\n' at byte 3 must be percent-encoded (RFC 3986 §2)"),
+            ("a:100%", "'%' at byte 5 must be percent-encoded (RFC 3986 §2)"),
+            ("a:%2", "'%' at byte 2 must be percent-encoded (RFC 3986 §2)"),
+            ("a:%2é", "'%' at byte 2 must be percent-encoded (RFC 3986 §2)"),
+            ("a:{b}", "'{' at byte 2 must be percent-encoded (RFC 3986 §2)"),
             ("users/me", "it has no scheme (RFC 3986 §3)"),
             ("1a:b", "it has no scheme (RFC 3986 §3)"),
             ("", "it has no scheme (RFC 3986 §3)"),

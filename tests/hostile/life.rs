@@ -27,7 +27,7 @@ tests! {
 
 const ROLES: [&str; 2] = ["serve", "local"];
 const ENDED: &str = "the parent process has ended";
-const IDLE: &str = "no message arrived for a long time";
+const IDLE: &str = "the server was idle for too long";
 
 /// A call of the stateless protocol.
 fn modern(id: u32, tool: &str) -> String {

@@ -163,7 +163,7 @@ fn a_bad_entry_of_a_configuration_fails_that_server_only() {
         (r#""a":{"command":["x"]}"#, "`command`"),
         (r#""a":{"command":"x","inheritEnv":"yes"}"#, "`inheritEnv`"),
         (r#""a":{"serverUrl":"http://localhost:1/mcp"}"#, "use `url`"),
-        (r#""a":{"command":"x","type":"http"}"#, "allowed is stdio"),
+        (r#""a":{"command":"x","type":"http"}"#, "requires the type stdio"),
         (r#""a":{}"#, "needs `command` or `url`"),
         (r#""a":7"#, "an object"),
     ] {

@@ -177,8 +177,8 @@ fn late_calls_are_told(deadline: Duration) -> bool {
     client.send(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"deaf"}}"#);
     let mut answers = [client.receive(HANG).expect("an answer"), client.receive(HANG).expect("an answer")];
     answers.sort_unstable();
-    assert!(answers[0].contains(r#""id":1"#) && answers[0].contains("was not finished"), "{answers:?}");
-    assert!(answers[1].contains(r#""id":2"#) && answers[1].contains("never started"), "{answers:?}");
+    assert!(answers[0].contains(r#""id":1"#) && answers[0].contains("did not finish"), "{answers:?}");
+    assert!(answers[1].contains(r#""id":2"#) && answers[1].contains("did not start"), "{answers:?}");
     open.send(()).unwrap();
     client.finish();
     serving.join().unwrap().unwrap();

@@ -13,12 +13,14 @@ fn arguments_are_compared_with_their_uses() {
         (r#""run": ["cat", "--x={l}"], "stdin": "{a}{b}""#, &["`l` is a list: write `{l...}`"]),
         (
             r#""run": ["cat", "--x={a...}", "{b}"], "stdin": "{l}""#,
-            &["`a` is no list: write `{a}` without `...`"],
+            &["`a` is not a list: write `{a}` without `...`"],
         ),
         (r#""run": ["cat", "{?a:--a}", "{b}", "--", "{l...}"]"#, &["`{?a:TEXT}` requires a boolean"]),
     ] {
         let mut found = Folder::new("usage", &tool(&format!("{members}, {input}"))).warnings();
-        found.retain(|w| w.contains(" is not used") || w.contains(" list: ") || w.contains("requires a boolean"));
+        found.retain(|w| {
+            w.contains(" is not used") || w.contains(" list: ") || w.contains("requires a boolean")
+        });
         assert_eq!(found.len(), expected.len(), "{members}: {found:?}");
         assert!(found.iter().zip(expected).all(|(w, part)| w.contains(part)), "{members}: {found:?}");
     }
