@@ -111,7 +111,7 @@ pub(super) fn check_size(text: &[u8], limits: &ParseLimits) -> Result<(), ParseE
     Ok(())
 }
 
-/// Length from which on the vectorised UTF-8 check pays its call.
+/// Length from which on the vectorised UTF-8 check is faster.
 #[cfg(target_arch = "x86_64")]
 const VECTORS_FROM: usize = 1 << 10;
 

@@ -55,7 +55,7 @@ pub struct Tool {
     pub input_schema: Option<Json>,
     /// The JSON Schema of the structured result.
     pub output_schema: Option<Json>,
-    /// Effects of the tool. From an untrusted server these are mere claims.
+    /// Effects of the tool. Do not trust them if the server is untrusted.
     pub hints: ToolHints,
     /// Icons.
     pub icons: Vec<Icon>,
@@ -138,7 +138,7 @@ impl Tool {
         self
     }
 
-    /// Sets `_meta`: more data for programs, an object whose names carry a prefix of yours (MCP
+    /// Sets `_meta`: more data for programs, an object whose names have a prefix of your own (MCP
     /// basic/index, _meta). Registration rejects a value that
     /// [`ToolOutput::meta`](crate::ToolOutput::meta) would not send.
     #[must_use]

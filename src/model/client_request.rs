@@ -1,8 +1,8 @@
 //! Requests of a handler to the client: elicitation, sampling and roots.
 //!
 //! An [`Ask`] is a request with a key. When the handler runs again, it finds the response under
-//! that key. `era` transports it: as a request in a legacy session, as part of an `input_required`
-//! result in the modern era. Source: MCP client/elicitation, client/sampling, client/roots
+//! that key. `era` transports it: as a request in a session, and as part of an `input_required`
+//! result in the stateless protocol. Source: MCP client/elicitation, client/sampling, client/roots
 //! (2025-11-25 and 2026-07-28).
 
 #[cfg(feature = "client")]
@@ -122,7 +122,7 @@ impl ClientCapabilities {
     }
 }
 
-/// The client's response to one request: a result, or a refusal.
+/// The client's response to one request: a result or an error.
 pub(crate) type Answer = Result<Doc, RpcError>;
 
 /// A page the server wants the user to visit. The library never opens it. Show the whole address
@@ -137,7 +137,7 @@ pub struct UrlRequest {
     pub url: String,
 }
 
-/// Reason why a client refuses a request. The server receives it, or its call fails.
+/// Reason why a client rejects a request. The server receives it, or its call fails.
 #[cfg(feature = "client")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

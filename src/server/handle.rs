@@ -47,7 +47,8 @@ impl Handle {
         self.changing(&Change::Tools, |catalog| insert_tool(catalog, tool, handler))
     }
 
-    /// Removes a tool and tells the clients; calls that run go on. Gives back whether it was there.
+    /// Removes a tool and notifies the clients. Running calls continue. Returns whether the tool
+    /// was registered.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Misuse`]: changes were not announced.
@@ -147,26 +148,26 @@ impl Handle {
         insert_completion(&shared.catalog, CompletionKind::Template, uri_template, variable, complete)
     }
 
-    /// Tells those who subscribed to this resource that its contents changed; nobody did is no
-    /// error. Never waits for a client that does not read.
+    /// Notifies the subscribers of this resource that its contents changed. Having no subscriber is
+    /// not an error. Never blocks on a client that does not read.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Closed`]: serving is over, which ends the loop of a thread that watches
-    /// something: `while handle.resource_updated(uri).is_ok() { … }`.
+    /// [`crate::ErrorKind::Closed`]: serving has ended. A thread that watches a resource can use
+    /// this as the end of its loop: `while handle.resource_updated(uri).is_ok() { … }`.
     /// [`crate::ErrorKind::Misuse`]: resource updates were not announced with
     /// [`Server::resource_updates`](crate::Server::resource_updates).
     pub fn resource_updated(&self, uri: &str) -> Result<(), Error> {
         self.shared()?.notify(&Change::Updated(uri.to_owned()))
     }
 
-    /// Logs an entry to every session that wants entries of this level, from outside of any call.
-    /// Clients without a session are not told: theirs belong to a request. Never waits for a client
-    /// that does not read.
+    /// Sends a log entry, outside of any call, to every session with this level. Clients of the
+    /// stateless protocol do not get it, because their log entries belong to a request. Never
+    /// blocks on a client that does not read.
     ///
     /// Values under names such as `password` or `token` are masked at any depth.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Closed`]: serving is over.
+    /// [`crate::ErrorKind::Closed`]: serving has ended.
     /// [`crate::ErrorKind::Misuse`]: [`Server::logging`](crate::Server::logging) was not called.
     pub fn log(&self, level: Level, logger: Option<&str>, data: impl Into<Json>) -> Result<(), Error> {
         let shared = self.shared()?;
@@ -192,7 +193,7 @@ impl Handle {
         self.shared.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "the server has ended"))
     }
 
-    /// The catalog of a server whose clients know that it completes arguments.
+    /// Returns the catalog of a server that declares completions.
     fn completing(&self) -> Result<Arc<Shared>, Error> {
         let shared = self.shared()?;
         if !shared.catalog.capabilities().completions {

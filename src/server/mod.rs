@@ -1,14 +1,18 @@
 //! Servers: register tools, resources and prompts, then serve a connection.
 //!
 //! # Threads
-//! One thread reads, answers whatever needs no handler and runs inline tools. Up to
-//! [`Limits::workers`] workers, started on demand and ended when idle, run all other handlers,
-//! encode their answers and write them. One thread sleeps until a deadline or a signal needs it.
+//! - The reader thread reads messages, responds to requests without a handler, and runs inline
+//!   tools.
+//! - Up to [`Limits::workers`] workers run all other handlers, and encode and write their
+//!   responses. They start on demand and end when idle.
+//! - The watchdog thread blocks until a deadline or a signal.
 //!
 //! # Shutdown
-//! At the end of input, on [`Handle::stop`] and on SIGTERM or SIGINT, no further request is read;
-//! running calls finish within [`Limits::grace`] and are answered; what still runs then is flagged
-//! as cancelled and answered with an error; subscriptions end; the output is closed.
+//! Starts at the end of input, on [`Handle::stop`], and on SIGTERM or SIGINT:
+//! 1. No further request is read.
+//! 2. Running calls may finish within [`Limits::grace`].
+//! 3. Calls that still run are flagged as cancelled and get an error.
+//! 4. Subscriptions end, and the output is closed.
 
 mod call;
 mod connection;
@@ -66,10 +70,10 @@ pub(crate) use self::{
     registry::{Checks, ReadFn, Registry, ToolFn},
 };
 
-/// A server: what it offers, and how it is served.
+/// A server: its tools, resources and prompts, and its settings.
 ///
-/// Registration methods fail when something cannot be right (a name twice, a schema that is no
-/// object), so mistakes show when the program starts, not when a client calls.
+/// Registration methods reject invalid entries, such as a duplicate name or a schema that is not an
+/// object. So errors appear when the program starts, not when a client calls.
 pub struct Server {
     identity: Identity,
     shared: Arc<Shared>,
@@ -123,39 +127,39 @@ impl Server {
         }
     }
 
-    /// A name for people.
+    /// Sets the display name.
     pub fn title(&mut self, title: impl Into<String>) -> &mut Server {
         self.identity.title = Some(title.into());
         self
     }
 
-    /// Purpose of the server.
+    /// Sets the description of the server.
     pub fn description(&mut self, text: impl Into<String>) -> &mut Server {
         self.identity.description = Some(text.into());
         self
     }
 
-    /// URL of a page about the server.
+    /// Sets the URL of a page about the server.
     pub fn website(&mut self, url: impl Into<String>) -> &mut Server {
         self.identity.website = Some(url.into());
         self
     }
 
-    /// A picture.
+    /// Adds an icon.
     pub fn icon(&mut self, icon: Icon) -> &mut Server {
         self.identity.icons.push(icon);
         self
     }
 
-    /// Instructions for models that use the server.
+    /// Sets instructions for models that use the server.
     pub fn instructions(&mut self, text: impl Into<String>) -> &mut Server {
         self.identity.instructions = Some(text.into());
         self
     }
 
-    /// Caps and timeouts; without this they come from [`Limits::from_env`], with it the environment
-    /// is not asked. A variable that is called like a limit and is none is told on standard error
-    /// when serving starts. Those on schemas hold for tools registered afterwards.
+    /// Sets the limits, instead of those of the environment ([`Limits::from_env`]). When serving
+    /// starts, unknown `TINYMCP_` variables are reported on standard error. Limits of schemas apply
+    /// to tools that are registered afterwards.
     pub fn limits(&mut self, limits: Limits) -> &mut Server {
         #[cfg(feature = "schema")]
         if !self.own_compiler {
@@ -165,86 +169,85 @@ impl Server {
         self
     }
 
-    /// Announces log entries, which [`Context::log`] needs. A session gets those from `info` up
-    /// until its client sets another level; without a session a request gets those that its
-    /// `_meta` asks for.
+    /// Declares log entries; [`Context::log`] requires this. A session gets entries from `info` up
+    /// until its client sets another level. In the stateless protocol each request sets its level.
     pub fn logging(&mut self) -> &mut Server {
         self.shared.catalog.announce(|offer| offer.logging = true);
         self
     }
 
-    /// Announces that tools may come and go while the server runs.
+    /// Declares that tools may be added and removed while the server runs.
     pub fn tools_may_change(&mut self) -> &mut Server {
         self.shared.catalog.announce(|offer| offer.tools_changed = true);
         self
     }
 
-    /// Announces that prompts may come and go while the server runs.
+    /// Declares that prompts may be added and removed while the server runs.
     pub fn prompts_may_change(&mut self) -> &mut Server {
         self.shared.catalog.announce(|offer| offer.prompts_changed = true);
         self
     }
 
-    /// Announces that resources and templates may come and go while the server runs.
+    /// Declares that resources and templates may be added and removed while the server runs.
     pub fn resources_may_change(&mut self) -> &mut Server {
         self.shared.catalog.announce(|offer| offer.resources_changed = true);
         self
     }
 
-    /// Announces that clients can subscribe to updates of single resources, which
+    /// Declares that clients can subscribe to updates of resources, which
     /// [`Handle::resource_updated`] sends.
     pub fn resource_updates(&mut self) -> &mut Server {
         self.shared.catalog.announce(|offer| offer.subscribe = true);
         self
     }
 
-    /// Announces that completions may come and go while the server runs. What completes something
-    /// from the start, [`Server::complete_prompt`] or [`Server::complete_template`], announces it
-    /// too.
+    /// Declares that completions may be added while the server runs. Completions that are
+    /// registered before serving ([`Server::complete_prompt`], [`Server::complete_template`]) need
+    /// no declaration.
     pub fn completions_may_change(&mut self) -> &mut Server {
         self.shared.catalog.announce(|offer| offer.completions = true);
         self
     }
 
-    /// Time for which clients may cache lists and the greeting (2026-07-28
-    /// server/utilities/caching).
+    /// Sets the time for which clients may cache lists and the description of the server
+    /// (2026-07-28 server/utilities/caching).
     pub fn list_cache(&mut self, hint: CacheHint) -> &mut Server {
         self.list_cache = hint;
         self
     }
 
-    /// Time for which clients may cache the contents of resources.
+    /// Sets the time for which clients may cache the contents of resources.
     pub fn read_cache(&mut self, hint: CacheHint) -> &mut Server {
         self.read_cache = hint;
         self
     }
 
-    /// The key that seals `requestState`. Without it each process makes its own; several
-    /// instances behind one address need a common one.
+    /// Sets the key that signs `requestState`. By default each process creates its own key. Several
+    /// instances behind one address need the same key.
     pub fn seal_key(&mut self, key: [u8; 32]) -> &mut Server {
         self.sealer = Some(Sealer::new(key));
         self
     }
 
-    /// Checks arguments and structured results against their schemas with this compiler's checks.
-    /// Holds for tools registered afterwards.
+    /// Sets the compiler of the checks of arguments and structured results, for tools that are
+    /// registered afterwards.
     pub fn schema_compiler(&mut self, compiler: Arc<dyn SchemaCompiler>) -> &mut Server {
         self.own_compiler = true;
         self.shared.catalog.set_compiler(compiler);
         self
     }
 
-    /// Describes tools as a host takes them that refuses more than it should: their input schemas
-    /// are simplified copies for all clients that have no profile of their own. Calls are checked
-    /// against the schemas that were registered. Profiles that require every member let a model
-    /// send `null` for those it leaves out, which types made by [`record!`](crate::record!) take.
+    /// Sends simplified input schemas, for hosts that reject valid schemas. Applies to clients
+    /// without a profile of their own ([`Server::client_schema_profile`]). Calls are checked
+    /// against the registered schemas. Some profiles require every member, and the model sends
+    /// `null` for an omitted one; types of [`record!`](crate::record!) accept this.
     #[cfg(feature = "lint")]
     pub fn schema_profile(&mut self, profile: &'static crate::lint::Profile) -> &mut Server {
         self.shared.catalog.change(|r| r.profiles.set(None, profile));
         self
     }
 
-    /// The same for clients that call themselves so (`clientInfo.name`).
+    /// Sets the profile for clients with this name (`clientInfo.name`).
     #[cfg(feature = "lint")]
     pub fn client_schema_profile(
         &mut self,
@@ -255,10 +258,10 @@ impl Server {
         self
     }
 
-    /// Runs when serving ends, before the process does; SIGTERM included. Several run in the order
-    /// in which they were registered, each also when one before it panicked; handlers that did not
-    /// end in their grace period may still be running. Not run when serving cannot start, or when
-    /// a later signal ends the process at once.
+    /// Adds a function that runs when serving ends, also after SIGTERM. Functions run in the order
+    /// of registration, also if an earlier one panics. Handlers that did not end in the grace
+    /// period may still run. The functions do not run if serving cannot start, or if a second
+    /// signal ends the process at once.
     pub fn on_shutdown(&mut self, run: impl FnOnce() + Send + 'static) -> &mut Server {
         self.on_shutdown.push(Box::new(run));
         self
@@ -266,13 +269,14 @@ impl Server {
 
     /// Registers a tool whose handler runs on a worker.
     ///
-    /// The handler takes its arguments as a [`record!`](crate::record!) type, whose schema the
-    /// tool gets unless it has one, as [`Json`](crate::json::Json), or as `()` for none. It gives
-    /// text, a record or JSON as structured result, `()`, or a [`ToolOutput`](crate::ToolOutput).
+    /// The argument type is a [`record!`](crate::record!) type, [`Json`](crate::json::Json), or
+    /// `()` for no arguments. The schema of a record is the input schema of the tool, unless the
+    /// tool has one. The result is text, a record or JSON as structured result, `()`, or a
+    /// [`ToolOutput`](crate::ToolOutput).
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Misuse`]: the name is taken. [`crate::ErrorKind::Invalid`]: the name or
-    /// a schema cannot be right.
+    /// [`crate::ErrorKind::Misuse`]: the name is already registered. [`crate::ErrorKind::Invalid`]:
+    /// the name or a schema is invalid.
     pub fn tool<A, R>(
         &mut self,
         tool: Tool,
@@ -286,8 +290,9 @@ impl Server {
         Ok(self)
     }
 
-    /// Registers a tool whose handler runs on the thread that reads: no hand-over, so the fastest
-    /// way to do something short. While it runs nothing else is read, also no cancellation.
+    /// Registers a tool whose handler runs on the reader thread. This is the fastest way for short
+    /// handlers, because no thread is changed. While it runs, no message is read, not even a
+    /// cancellation.
     ///
     /// # Errors
     /// As with [`Server::tool`].
@@ -309,7 +314,7 @@ impl Server {
     /// Registers a resource.
     ///
     /// # Errors
-    /// As with [`Server::tool`]; also a URI without a scheme, or with characters that have to be
+    /// As with [`Server::tool`]; also a URI without a scheme, or with characters that must be
     /// percent-encoded.
     pub fn resource<R: Into<ReadOutput>>(
         &mut self,
@@ -320,13 +325,13 @@ impl Server {
         Ok(self)
     }
 
-    /// Registers a family of resources. The handler gets the URI and the template's variables,
+    /// Registers a resource template. The handler gets the URI and the template's variables,
     /// percent-decoded: a variable may contain `..` and `/`, so a handler that opens files must
     /// confine them. Matching is leftmost-greedy, as in
     /// [`UriTemplate::matches`](crate::UriTemplate::matches).
     ///
     /// # Errors
-    /// As with [`Server::tool`]; [`crate::ErrorKind::Invalid`] if two variables touch, as in
+    /// As with [`Server::tool`]; [`crate::ErrorKind::Invalid`] if two variables are adjacent, as in
     /// `{a}{b}` or `{name}{.ext}`: put a literal between them.
     pub fn template<R: Into<ReadOutput>>(
         &mut self,
@@ -337,7 +342,7 @@ impl Server {
         Ok(self)
     }
 
-    /// Registers a prompt. Missing required arguments are refused before the handler runs.
+    /// Registers a prompt. Missing required arguments are rejected before the handler runs.
     ///
     /// # Errors
     /// As with [`Server::tool`].
@@ -350,7 +355,7 @@ impl Server {
         Ok(self)
     }
 
-    /// Completes an argument of a registered prompt.
+    /// Sets the completion of an argument of a registered prompt.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Misuse`]: no such prompt or argument is registered.
@@ -364,7 +369,7 @@ impl Server {
         Ok(self.completions_may_change())
     }
 
-    /// Completes a variable of a registered resource template.
+    /// Sets the completion of a variable of a registered resource template.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Misuse`]: no such template or variable is registered.
@@ -378,37 +383,37 @@ impl Server {
         Ok(self.completions_may_change())
     }
 
-    /// A handle for other threads: to change what is offered, to tell of changes, to stop.
+    /// Returns a handle for other threads, which changes entries, notifies clients, and stops
+    /// serving.
     pub fn handle(&self) -> Handle {
         Handle { shared: Arc::downgrade(&self.shared) }
     }
 
-    /// Lets inline handlers keep values that cannot move between threads.
+    /// Converts to a server whose inline handlers may own values that are not `Send`.
     pub fn into_local(self) -> LocalServer {
         LocalServer { server: self, inline: Vec::new() }
     }
 
-    /// Serves standard input and output until the input ends, SIGTERM or SIGINT comes, or
+    /// Serves standard input and output until the input ends, SIGTERM or SIGINT arrives, or
     /// [`Handle::stop`] is called.
     ///
-    /// Takes both descriptors for itself: standard input then reads nothing, and what the program
-    /// prints goes to standard error.
+    /// Takes ownership of both descriptors: standard input is then empty, and the output of the
+    /// program goes to standard error.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Io`]: the descriptors cannot be taken, reading failed, or writing failed
-    /// for another reason than that the client is gone, as on a full disk; or the input ended and
+    /// [`crate::ErrorKind::Io`]: the descriptors cannot be taken, or reading failed, or writing
+    /// failed although the client is connected, for example on a full disk, or the input ended and
     /// the client did not read all responses within the grace period.
-    /// [`crate::ErrorKind::Invalid`]: a `TINYMCP_…` variable is wrong.
+    /// [`crate::ErrorKind::Invalid`]: a `TINYMCP_…` variable is invalid.
     pub fn serve_stdio(self) -> Result<(), Error> {
         serve::stdio(self)
     }
 
-    /// Serves Streamable HTTP at this address until SIGTERM or SIGINT comes, or [`Handle::stop`] is
-    /// called: `127.0.0.1:8080`. The endpoint is `/mcp`; clients of every revision use the same
-    /// one.
+    /// Serves Streamable HTTP at this address, such as `127.0.0.1:8080`, until SIGTERM or SIGINT
+    /// arrives or [`Handle::stop`] is called. The endpoint is `/mcp` for clients of every revision.
     ///
-    /// Only requests to this machine's own names are served; [`Server::http`] sets that, and
-    /// tokens.
+    /// By default only requests whose `Host` is `localhost`, `127.0.0.1` or `[::1]` are served. Use
+    /// [`Server::http`] for other hosts and for tokens.
     ///
     /// # Errors
     /// As with [`HttpServer::bind`].
@@ -417,7 +422,7 @@ impl Server {
         self.http().serve(address)
     }
 
-    /// Options for serving over HTTP.
+    /// Returns the options for serving over HTTP.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), tinymcp::Error> {
@@ -430,8 +435,8 @@ impl Server {
         HttpServer::new(self)
     }
 
-    /// Serves one connection until its input ends or [`Handle::stop`] is called. Signals are left
-    /// to the program.
+    /// Serves one connection until its input ends or [`Handle::stop`] is called. Signals are not
+    /// handled.
     ///
     /// # Errors
     /// As with [`Server::serve_stdio`].
@@ -440,10 +445,11 @@ impl Server {
     }
 }
 
-/// A server whose inline tools need not be [`Send`]: it serves on the thread that made it, and one
-/// connection. Over HTTP many clients share the tools, and the thread that holds their connections
-/// is the library's own, so handlers there are `Send`: what cannot be moved lives on a thread of
-/// its own behind a channel, or is made in the first call by a `thread_local!`.
+/// A server whose inline tools need not be [`Send`]. It serves one connection, on the thread that
+/// created it.
+///
+/// Over HTTP, inline handlers run on a thread of the library and must be `Send`. Keep values that
+/// are not `Send` on a thread of their own behind a channel, or create them in a `thread_local!`.
 pub struct LocalServer {
     server: Server,
     /// Inline handlers after those of `server`.
@@ -451,7 +457,7 @@ pub struct LocalServer {
 }
 
 impl LocalServer {
-    /// Registers an inline tool that may keep `Rc`, `RefCell` and the like.
+    /// Registers an inline tool whose handler may own values that are not `Send`, such as `Rc`.
     ///
     /// # Errors
     /// As with [`Server::tool`].
@@ -470,9 +476,9 @@ impl LocalServer {
         Ok(self)
     }
 
-    /// As [`Server::serve_stdio`], on the calling thread. Since a blocked read cannot be
-    /// interrupted, SIGTERM ends the process itself, with status 0, after the answers are written
-    /// and [`Server::on_shutdown`] has run.
+    /// As [`Server::serve_stdio`], on the calling thread. A blocked read cannot be interrupted, so
+    /// SIGTERM ends the process with status 0 after the responses are written and
+    /// [`Server::on_shutdown`] has run.
     ///
     /// # Errors
     /// As with [`Server::serve_stdio`].
@@ -480,10 +486,10 @@ impl LocalServer {
         serve::local_stdio(self)
     }
 
-    /// As [`Server::serve`], on the calling thread. [`Handle::stop`] ends what the client sees at
-    /// once, and this where the link is in memory. Over byte streams it returns only when the next
-    /// message or the end of input comes: what blocks there is a `read` of the program's, which
-    /// nothing else can interrupt. A program that holds the other half of a socket shuts it down.
+    /// As [`Server::serve`], on the calling thread. After [`Handle::stop`] the client gets no
+    /// further responses. With a link in memory this method then returns at once. Over byte streams
+    /// it returns when the next message or the end of input arrives, because the library cannot
+    /// interrupt a blocked `read` of the program's stream. For a socket, shut it down.
     ///
     /// # Errors
     /// As with [`Server::serve_stdio`].

@@ -1,4 +1,4 @@
-//! Handling of each HTTP request at the endpoint, for both protocol eras.
+//! Handling of each HTTP request at the endpoint, for both protocols.
 //!
 //! Everything here runs on the thread of the event loop, inline tools included. Other handlers run
 //! on the pool and respond through their [`PostResponse`]. Nothing here waits: a call for which the

@@ -1,4 +1,4 @@
-//! Streamable HTTP server: both protocol eras at one endpoint.
+//! Streamable HTTP server: the session and the stateless protocol at one endpoint.
 //!
 //! | file | contents |
 //! |---|---|
@@ -82,14 +82,14 @@ impl HttpServer {
     /// Allows requests whose `Host` is this host, in addition to `localhost`, `127.0.0.1` and
     /// `[::1]`: `board.example` with any port, or `board.example:8443`. Requests for other hosts
     /// are rejected with 403, so that a foreign page cannot reach the server through a user's
-    /// browser under a name of its own (DNS rebinding).
+    /// browser under another host name (DNS rebinding).
     ///
     /// # Origins
     /// A request with an `Origin` comes from a page in a browser. It is served if its scheme is
     /// `http` or `https` and its host is one of these hosts, and otherwise only if
     /// [`allow_origin`](HttpServer::allow_origin) names it. So `http://localhost:PORT` is served with
     /// every port: pages of other programs on the user's machine can send requests. They cannot
-    /// read the answers, because only origins of `allow_origin` get CORS headers, but a tool that
+    /// read the responses, because only origins of `allow_origin` get CORS headers, but a tool that
     /// they call runs. Use a token where that matters.
     pub fn allow_host(mut self, host: impl Into<String>) -> HttpServer {
         self.options.allowed_hosts.allow_host(host.into());

@@ -40,12 +40,12 @@ pub trait SchemaCheck: Send + Sync {
     fn check(&self, value: Value<'_>) -> Result<(), crate::record::Violation>;
 }
 
-/// Turns a schema into its check when a tool is registered.
+/// Compiler of a schema to a check, called when a tool is registered.
 pub trait SchemaCompiler: Send + Sync {
     /// The check for this schema.
     ///
     /// # Errors
-    /// Why the schema is invalid, for the programmer.
+    /// The reason why the schema is invalid, for the programmer.
     fn compile(&self, schema: Value<'_>) -> Result<Arc<dyn SchemaCheck>, String>;
 }
 

@@ -18,12 +18,12 @@ use super::socket_writer::{Exchange, SocketWriter, State};
 pub(crate) struct Responder {
     pub(super) writer: Arc<SocketWriter>,
     pub(super) id: u64,
-    /// Fields of whatever response is sent.
+    /// Header fields of the response.
     pub(super) common_fields: Vec<(&'static str, String)>,
 }
 
 impl Responder {
-    /// Adds these fields to whatever response is sent.
+    /// Adds these header fields to the response.
     pub(crate) fn add_fields(&mut self, fields: Vec<(&'static str, String)>) {
         self.common_fields = fields;
     }
@@ -98,7 +98,7 @@ impl Responder {
     }
 
     /// Ends the event stream with a last event, which may be empty, without waiting. Returns
-    /// `false` if the peer did not get it.
+    /// `false` if it could not be sent.
     pub(crate) fn finish(&self, last: &[u8]) -> bool {
         let Some(mut state) = self.lock_if(Exchange::Streaming(self.id)) else { return false };
         let sent = self.send_chunk(&mut state, b"", last, b"0\r\n\r\n");

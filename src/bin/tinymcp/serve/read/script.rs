@@ -11,9 +11,9 @@ use super::super::words;
 struct Interpreter {
     /// Names without a version.
     names: &'static str,
-    /// Letters of the options with a script behind them.
+    /// Letters of the options that take a script.
     script: &'static str,
-    /// Letters of the options with another value behind them.
+    /// Letters of the options that take another value.
     value: &'static str,
     /// Letters of the options whose value, if any, is in the same argument.
     attached: &'static str,
@@ -68,13 +68,13 @@ const fn other(
     Interpreter { names, script, value, attached, language: Language::Other }
 }
 
-/// Long options with a script behind them.
+/// Long options that take a script.
 const LONG: &str = "command eval execute expression init-command print source";
 
-/// Long options with another value behind them.
+/// Long options that take another value.
 const LONG_VALUES: &str = "assign field-separator file init-file line-length rcfile";
 
-/// Programs that start the program behind them.
+/// Programs that start the program in their arguments.
 pub(crate) const WRAPPERS: &str = "busybox chroot doas env find flock ionice nice nohup nsenter setpriv \
      setsid stdbuf strace sudo time timeout toybox unshare xargs";
 
@@ -89,7 +89,7 @@ pub(crate) fn find(elements: &[&str], accept: &dyn Fn(usize) -> bool) -> Option<
     // The interpreter may follow `env`, `busybox`, `timeout 5` and the like.
     (0..elements.len()).find_map(|at| {
         let interpreter = interpreter(elements.get(at)?)?;
-        // `apt install sed` starts no sed.
+        // `apt install sed` does not start sed.
         let has_operand = matches!(interpreter.language, Language::Awk | Language::Sed);
         if has_operand && at > 0 && !is_wrapped {
             return None;
