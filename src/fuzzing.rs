@@ -1,5 +1,5 @@
-//! Entry points of the fuzz targets in `conformance/fuzz` to internals. Compiled for fuzzing only,
-//! and for unit tests, so that it keeps up with the code; no other build contains it.
+//! Entry points to internals for the fuzz targets in `conformance/fuzz`. Compiled only for fuzzing
+//! and for unit tests.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub fn events(pieces: &[&[u8]], limit: usize) -> (Vec<Option<(Vec<u8>, Vec<u8>)>
     (found, parser.last_id().to_vec(), parser.retry())
 }
 
-/// Returns `true` if a server refuses this template, because two variables touch.
+/// Returns `true` if a server rejects this template, because two variables are adjacent.
 pub fn is_ambiguous(template: &crate::UriTemplate) -> bool {
     template.ambiguity().is_some()
 }

@@ -130,15 +130,15 @@ limits! {
         /// Longest time that running calls may continue after the end of input or SIGTERM. 5 s:
         /// half of the time after which common supervisors send SIGKILL.
         pub grace: Duration = 5000, "TINYMCP_GRACE_MS" in 0..=MOST_MS;
-        /// Interval in which a stdio server looks for the end of its parent process, which ends the
-        /// server as SIGTERM does, even if the input stays open; zero turns this off. 5 s: idle
+        /// Interval at which a stdio server checks whether its parent process has ended, which ends
+        /// the server as SIGTERM does, even if the input stays open; zero turns this off. 5 s: idle
         /// servers should rarely wake up. Linux 5.3 and later report the end at once.
         pub parent_check: Duration = 5000, "TINYMCP_PARENT_CHECK_MS" in 0..=MOST_MS;
         /// Time without a message and without a call in flight after which a stdio server ends, a
         /// quarter later at most; zero turns this off. Off by default: most hosts do not start a
         /// server again. Open subscriptions do not count.
         pub idle_exit: Duration = 0, "TINYMCP_IDLE_EXIT_MS" in 0..=MOST_MS;
-        /// Longest time that a call waits for the user, the model or the roots in a legacy session,
+        /// Longest time that a call waits for the user, the model or the roots in a session,
         /// and validity of a sealed `requestState`. 10 min: time for a user to respond.
         pub ask_timeout: Duration = 600_000, "TINYMCP_ASK_MS" in 1..=MOST_MS;
         /// Parked calls of one client. 64: each holds its message in memory. For all clients of an
@@ -222,8 +222,8 @@ limits! {
         /// for this server are a tenth until it responds. 10 s: an acceptable start-up time of a
         /// host.
         pub list_timeout: Duration = 10_000, "TINYMCP_LIST_MS" in 1..=MOST_MS;
-        /// Restarts in a row of a server that ended by itself; 0 disables them. 5, after pauses of
-        /// half a second, doubling.
+        /// Consecutive restarts of a server that ended by itself; 0 disables them. 5, after pauses
+        /// of half a second, doubling.
         pub restarts: u32 = 5, "TINYMCP_RESTARTS" in 0..=1000;
         /// Threads of one HTTP client for started calls and listen streams, 1 to 64, and idle
         /// connections that it keeps. 64: a blocking call needs no thread.

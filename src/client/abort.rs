@@ -1,4 +1,4 @@
-//! Ends connections from another thread, also while they are being made.
+//! Ends connections from another thread, also while they are being established.
 //!
 //! While a program connects it has no client yet to close. Dropping an [`Abort`] ends nothing.
 

@@ -93,7 +93,7 @@ impl ClientBuilder {
     /// Disables the validation of structured results. By default, after the list of tools was read,
     /// a result that does not match the `outputSchema` of its tool is an error of the kind
     /// [`crate::ErrorKind::PeerMisbehaved`]. A schema that cannot be compiled is ignored. A served
-    /// hub does not validate the results that it passes on; its clients do.
+    /// hub does not validate the results that it forwards; its clients do.
     #[cfg(feature = "schema")]
     pub fn unchecked_results(mut self) -> ClientBuilder {
         self.checks = false;

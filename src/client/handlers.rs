@@ -4,12 +4,12 @@
 //! entries and changes in order. Handlers never run on the thread that reads.
 //!
 //! # Invariants
-//! - A request without a registered handler is refused.
+//! - A request without a registered handler is rejected.
 //! - Events are delivered in order, by one thread at a time. Beyond [`Limits::events`] events, or
 //!   [`Limits::in_flight_bytes`] bytes of them, new ones are dropped and counted. A change that is
 //!   already queued is not queued again.
 //! - Requests of the server that are queued or being handled hold at most as many bytes again.
-//! - A handler that panics counts as a refusal.
+//! - A handler that panics rejects its request.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -72,7 +72,7 @@ pub(super) type Job = Box<dyn FnOnce() + Send>;
 pub(super) enum Declined {
     /// The client did not declare this capability.
     Undeclared(&'static str),
-    /// The program or its user refused.
+    /// The program or its user rejected the request.
     Refused(Refusal),
     /// The result of the handler does not match the request.
     Invalid(String),
@@ -338,7 +338,7 @@ impl HandlerPool {
     }
 
     pub(super) fn report_log(self: &Arc<Self>, entry: LogEntry) {
-        // Not queued: entries of a call must be passed on before its result.
+        // Not queued: entries of a call must be forwarded before its result.
         if let Some(relay) = &self.handlers.relay {
             relay.log(&entry);
         }

@@ -1,7 +1,7 @@
 //! Subscriptions and the listen requests that carry them.
 //!
 //! In a session the server sends changes of its lists, and updates of subscribed resources. In the
-//! stateless protocol one listen request names everything that is wanted. When that changes, a new
+//! stateless protocol one listen request names all wanted changes. When that changes, a new
 //! request is acknowledged before the old one is cancelled, so that no notification is lost.
 //!
 //! Source: MCP 2026-07-28 basic/patterns/subscriptions; 2025-11-25 server/resources.
@@ -24,7 +24,7 @@ use crate::transport::client::Failure;
 use super::connection::{Core, misbehaved, remote_error};
 use super::pending_call::PendingCall;
 
-/// Attempts in a row to reopen a listen request that the server ended.
+/// Consecutive attempts to reopen a listen request that the server ended.
 const TRIES: u32 = 6;
 /// The first pause before that; it doubles.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -60,7 +60,7 @@ impl Subscriptions {
         lock(&self.state).live.len()
     }
 
-    /// A notification arrived: the attempts are counted anew.
+    /// A notification arrived: resets the number of attempts.
     pub(super) fn received(&self) {
         lock(&self.state).tries = 0;
     }
@@ -197,8 +197,7 @@ impl Core {
         self.handlers.report_change(change);
     }
 
-    /// Reports a change of everything that the server reports changes of: for a while its
-    /// notifications were missed.
+    /// Reports that everything may have changed, because notifications were missed.
     pub(super) fn assume_changed(self: &Arc<Self>) {
         let offer = self.greeting().offer;
         // A restarted server may have other tools even if it does not report changes.

@@ -1,8 +1,8 @@
-//! Results of upstream servers that a hub passes on.
+//! Results of upstream servers that a hub forwards.
 //!
 //! The decoder removes the members of one hop and keeps the rest byte for byte. The encoder
 //! down-converts audio, links and structured results for revisions that lack them, as it does for
-//! results of a handler. Members that no revision knows are passed to all of them.
+//! results of a handler. Unknown members are kept in every revision.
 
 use super::modern::SERVER_INFO;
 use super::modern::client::hint;

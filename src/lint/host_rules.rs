@@ -165,7 +165,7 @@ fn node(reporter: &mut Reporter<'_>, at: usize) {
     let node = *tree.node(at);
     let schema = node.value;
     if schema.kind() == Kind::Bool {
-        // `additionalProperties: false` is accepted, because hosts ask for closed objects.
+        // `additionalProperties: false` is accepted, because hosts require closed objects.
         if !profile.boolean_schemas && node.role != Role::Extra {
             reporter.refuses("HOST-007", at, "the schema is a boolean");
         }

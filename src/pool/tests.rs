@@ -1,4 +1,4 @@
-//! Tests of the worker pool: claims about one mechanism each; much traffic at once is in `traffic`.
+//! Tests of single mechanisms of the worker pool; `traffic` tests many threads at once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::*;
@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 mod traffic;
 
-/// No wait in these tests takes so long unless something is wrong.
+/// Upper bound of a wait.
 const LONG: Duration = Duration::from_secs(60);
 
 type Task = Box<dyn FnOnce() + Send>;
@@ -28,7 +28,7 @@ fn soon() -> Instant {
     Instant::now() + LONG
 }
 
-/// Lets other threads run until the claim holds.
+/// Yields until the condition holds.
 fn until(claim: impl Fn() -> bool) {
     let end = soon();
     while !claim() {
@@ -41,14 +41,14 @@ fn next<T>(from: &Receiver<T>) -> T {
     from.recv_timeout(LONG).expect("nothing arrived")
 }
 
-/// Runs `f` on a thread of its own; what it returned arrives in the channel.
+/// Runs `f` on a new thread. The channel receives its result.
 fn aside<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> Receiver<R> {
     let (sent, got) = mpsc::channel();
     thread::spawn(move || sent.send(f()).unwrap());
     got
 }
 
-/// A test that may hang when it fails.
+/// Runs a test that may hang when it fails.
 fn in_time(test: impl FnOnce() + Send + 'static) {
     next(&aside(test));
 }
@@ -69,7 +69,7 @@ impl Gate {
         self.0.1.notify_all();
     }
 
-    /// Job 0 waits for the gate, the others pass by.
+    /// Job 0 waits for the gate; the other jobs end at once.
     fn hold_back(&self, n: usize) {
         if n == 0 {
             self.pass();
@@ -89,7 +89,7 @@ fn gates() -> (Gate, Gate) {
     (gate.clone(), gate)
 }
 
-/// Makes so many workers busy until the gate is open.
+/// Keeps this number of workers busy until the gate is open.
 fn occupy(pool: &Pool<Task>, workers: usize) -> Gate {
     let gate = Gate::default();
     for busy in 1..=workers {
@@ -184,7 +184,7 @@ fn no_more_workers_are_started_or_woken_than_there_are_jobs() {
 
 #[test]
 fn as_many_jobs_run_at_once_as_there_are_workers() {
-    // 1000 is brought down to 64, 0 up to 1.
+    // 1000 is clamped to 64, and 0 to 1.
     for (asked, workers) in [(0, 1), (1, 1), (2, 2), (64, 64), (1000, 64)] {
         let pool = tasks(size(asked, 4));
         let gate = occupy(&pool, workers);
@@ -336,7 +336,7 @@ fn withdrawing_the_last_job_is_seen_by_wait_idle() {
     let pool = tasks(size(1, 2));
     pool.submit(nothing()).unwrap();
     until(|| parked(&pool) == 1);
-    // A worker that was chosen and takes its time.
+    // A chosen worker that is slow to wake up.
     let slow = pool.handle.shared.lock().choose_parked().unwrap();
     pool.submit(nothing()).unwrap();
     let watcher = {
@@ -471,7 +471,7 @@ fn idle_workers_end_except_one_and_new_ones_start() {
                 gate.open();
                 until(|| pool.threads() == 1);
             }
-            // The one that stayed is awake at once.
+            // The remaining worker wakes up at once.
             until(|| parked(&pool) == 1);
             let (sent, got) = mpsc::channel();
             pool.submit(Box::new(move || sent.send(()).unwrap())).unwrap();
@@ -520,7 +520,7 @@ fn dropping_the_last_handle_runs_the_queue_then_lets_everything_go() {
     let order: Vec<&str> = (0..4).map(|_| next(&got)).collect();
     assert_eq!(order, ["first", "second", "third", "run"]);
 
-    /// A sender taken from the queue, so that the test keeps none itself.
+    /// A sender taken from the queue, so that the test does not keep one.
     fn other_sender(pool: &Pool<Told>) -> Sender<&'static str> {
         let state = pool.handle.shared.lock();
         state.queue.front().expect("the second job waits").0.clone()

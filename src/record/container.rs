@@ -17,7 +17,7 @@ use super::scalar::{sized, wrong_size};
 use super::violation::{Violation, unexpected};
 
 /// An optional field. `null` is read as absent, but the schema does not offer it: several hosts
-/// refuse schemas with a list of types, and models send `null` unasked.
+/// reject schemas with a list of types, and models send `null` without need.
 impl<T: FromJson> FromJson for Option<T> {
     const OPTIONAL: bool = true;
     const NESTING: u32 = T::NESTING;

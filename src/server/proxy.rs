@@ -22,11 +22,11 @@ use super::tool_error::ToolError;
 const NO_RESOURCE: i32 = -32002;
 
 impl Context<'_> {
-    /// Asks the client the questions of an upstream's result, an object by key. Returns the answers
-    /// by the same keys.
+    /// Sends the input requests of an upstream's result, an object by key, to the client. Returns
+    /// the responses by the same keys.
     ///
     /// # Errors
-    /// Until all answers have arrived, the question, to be passed on with `?`.
+    /// Not all responses have arrived; the handler must return this error with `?`.
     pub(crate) fn relay(&mut self, questions: &Json) -> Result<Json, ToolError> {
         let mut answers = Writer::new();
         answers.begin_object();
@@ -42,7 +42,7 @@ impl Context<'_> {
         open.map_or_else(|| Ok(answers.into_json()), Err)
     }
 
-    /// Returns whether the client asked for progress of this call.
+    /// Returns whether the client requested progress of this call.
     pub(crate) fn wants_progress(&self) -> bool {
         self.query.progress.is_some()
     }
@@ -55,7 +55,7 @@ impl Context<'_> {
         noted.1.as_ref().ok()
     }
 
-    /// The client's answer or error under this key, once it has arrived.
+    /// The client's response or error with this key, once it has arrived.
     pub(crate) fn answered(&self, key: &str) -> Option<&Result<Doc, RpcError>> {
         self.answers.iter().find(|(name, _)| name == key).map(|(_, answer)| answer)
     }
@@ -66,7 +66,7 @@ impl Context<'_> {
         while self.host.busy() && self.wait(INTERVAL).is_ok() {}
     }
 
-    /// The lowest level of log entries that the client wants for this call.
+    /// The lowest level of log entries that the client requested for this call.
     pub(crate) fn log_level(&self) -> Option<Level> {
         self.query.peer.log_level
     }
@@ -120,7 +120,7 @@ impl Handle {
     }
 }
 
-/// Reads the questions of an upstream's result.
+/// Reads the input requests of an upstream's result.
 ///
 /// # Errors
 /// One of them is not a valid request.
@@ -135,8 +135,8 @@ pub(crate) fn questions(asked: &Json) -> Result<Vec<(String, AskRequest)>, ToolE
 }
 
 impl ToolError {
-    /// The error of an upstream. Keeps its message, and its code where that means the same to this
-    /// server's client. `uri` is that of a resource request.
+    /// The error of an upstream. Keeps its message, and its code if it has the same meaning for
+    /// this server's client. `uri` is that of a resource request.
     pub(crate) fn relayed(error: &Error, uri: Option<&str>) -> ToolError {
         let data = error.data().map(Json::to_doc);
         let missing = |code| era::says_missing(code, data.as_ref().map(Doc::root));

@@ -33,7 +33,7 @@ enum Phase {
     Started = 1,
     /// A party has claimed the right to respond.
     Settled,
-    /// The same, and the handler's result is not wanted.
+    /// The same, and the handler's result is dropped.
     Cancelled,
 }
 
@@ -247,7 +247,7 @@ impl InFlight {
         }
     }
 
-    /// Ends all waiting for room, now and later.
+    /// Ends all waits for room, now and later.
     pub(crate) fn end(&self) {
         let mut table = self.table();
         table.over = true;

@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     listening: AtomicBool,
     /// Changes whose notifications wait until the client reads again; each is sent once.
     missed: Mutex<Vec<Change>>,
-    /// Number of calls that their workers have settled and not yet answered.
+    /// Number of settled calls whose workers have not sent the response yet.
     answering: AtomicUsize,
     /// The reader thread handles a frame, or has collected responses that are not sent yet.
     reading: AtomicBool,
@@ -78,7 +78,7 @@ struct ClientRequest {
 
 struct ParkedCall {
     job: Job,
-    /// Ids of the unanswered requests to the client, and the keys of their questions.
+    /// Ids and keys of the open requests to the client.
     open: Vec<(u64, String)>,
     _permit: ParkPermit,
 }
@@ -241,7 +241,7 @@ impl Connection {
         }
     }
 
-    /// Cancels the calls that can no longer be answered.
+    /// Cancels the calls whose peer has disconnected.
     #[cfg(feature = "http-server")]
     pub(crate) fn drop_closed(&self) {
         let gone = self.calls.take_closed();
@@ -253,7 +253,8 @@ impl Connection {
         }
     }
 
-    /// Cancels the call, or ends the subscription, of this HTTP exchange, whose peer is gone.
+    /// Cancels the call, or ends the subscription, of this HTTP exchange, whose peer has
+    /// disconnected.
     #[cfg(feature = "http-server")]
     pub(crate) fn drop_exchange(&self, exchange: u64) {
         if let Some(running) = self.calls.take_exchange(exchange) {
@@ -336,7 +337,7 @@ impl Connection {
     }
 
     /// Sends a request to the session's client outside of a call, as soon as the session is ready.
-    /// Returns `on_answer` if the client cannot be asked.
+    /// Returns `on_answer` if no request can be sent.
     #[allow(dead_code)] // Used by the hub.
     pub(crate) fn ask(&self, request: AskRequest, on_answer: OnAnswer) -> Result<(), OnAnswer> {
         let (Some(era), Some((peer, ready))) =
@@ -416,7 +417,7 @@ impl Connection {
         Some(job)
     }
 
-    /// Cancels and answers overdue calls, and sends notifications that waited for a slow client.
+    /// Ends overdue calls with an error, and sends notifications that waited for a slow client.
     /// Returns whether there are deadlines or notifications left.
     pub(crate) fn check(&self, now: Instant) -> bool {
         let (late, more) = self.calls.take_late(now);
@@ -446,7 +447,7 @@ impl Connection {
         self.give_up(queued, "The call did not start before its deadline: all workers were busy");
     }
 
-    /// Cancels calls and answers them instead of their handlers.
+    /// Cancels calls and sends an error instead of the results of their handlers.
     #[cold]
     fn give_up(&self, mut calls: Vec<Running>, why: &'static str) {
         calls.retain(|running| running.call.cancel());
@@ -478,14 +479,14 @@ impl Connection {
         self.give_up(stuck, "The input ended, or the server stopped, before the client responded");
     }
 
-    /// Removes a call that the caller of this function answers. Returns `false` if another party
-    /// answers it.
+    /// Removes a call that the caller of this function will end. Returns `false` if another party
+    /// ends it.
     #[cfg(feature = "http-server")]
     pub(crate) fn forget(&self, call: &Arc<Call>) -> bool {
         self.calls.take(call).is_some_and(|running| running.call.settle())
     }
 
-    /// Answers a call that will not run with an error, unless it is settled.
+    /// Rejects a call that will not run, unless it is settled.
     #[cold]
     pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
         if let Some(running) = self.calls.take(call) {
@@ -493,7 +494,7 @@ impl Connection {
         }
     }
 
-    /// Answers all calls in flight, ends all subscriptions and closes the sink. Earlier messages
+    /// Ends all calls in flight and all subscriptions, and closes the sink. Earlier messages
     /// may leave until `deadline`.
     pub(crate) fn close(&self, deadline: Instant) {
         self.give_all_up("The server is shutting down");
@@ -506,7 +507,7 @@ impl Connection {
         self.sink.close(deadline);
     }
 
-    /// Answers all calls in flight with an error.
+    /// Ends all calls in flight with an error.
     pub(crate) fn give_all_up(&self, why: &'static str) {
         self.give_up(self.calls.take_all(), why);
     }

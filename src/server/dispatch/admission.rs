@@ -20,7 +20,7 @@ pub(crate) enum Started {
     Done((Box<Doc>, Encoded)),
     /// It is in flight and needs a worker.
     Admitted(Job),
-    /// It is in flight; somebody else answers it.
+    /// It is in flight; another thread ends it.
     Parked,
     /// It does not fit into the memory for calls in flight. Nothing was written.
     NoRoom(Job),
@@ -82,7 +82,7 @@ impl Dispatcher<dyn InlineTools> {
         Started::Done((doc, encoded))
     }
 
-    /// Enters a call whose inline handler asked the client, or left the call to somebody else.
+    /// Enters a call whose inline handler sent a request to the client or deferred the call.
     #[cold]
     fn park(&mut self, mut job: Job, result: CallResult) -> Started {
         job.accepted = Some(Instant::now());
@@ -112,7 +112,7 @@ impl Dispatcher<dyn InlineTools> {
         }
     }
 
-    /// Enters a call among those in flight, if it fits.
+    /// Adds a call to the calls in flight, if it fits.
     pub(crate) fn admit(&mut self, mut job: Job) -> Started {
         job.accepted = Some(Instant::now());
         match self.conn.begin(&job, self.core.limits.in_flight_bytes) {
@@ -125,7 +125,7 @@ impl Dispatcher<dyn InlineTools> {
         }
     }
 
-    /// Answers a call that was not admitted with an error.
+    /// Rejects a call that was not admitted.
     #[cold]
     pub(crate) fn refuse(&mut self, job: Job, fault: &Fault) -> (Box<Doc>, Encoded) {
         let encoded = job.era.reply(&mut self.out, &job.to(), Reply::Fault(fault));

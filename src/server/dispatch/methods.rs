@@ -1,4 +1,4 @@
-//! Methods: lists, greetings and subscriptions are answered here, calls are planned.
+//! Methods: responds to lists, greetings and subscriptions, and plans calls.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn text(doc: &Doc, node: NodeId) -> &str {
 }
 
 impl Dispatcher<dyn InlineTools> {
-    /// Decides about a request: answers it, or plans its call.
+    /// Responds to a request, or plans its call.
     pub(crate) fn operation(
         &mut self,
         doc: &Doc,
@@ -141,7 +141,7 @@ impl Dispatcher<dyn InlineTools> {
             Operation::Complete { subject, kind, argument, .. } => {
                 gate(offer.completions, request)?;
                 let subject = text(doc, subject);
-                // A completion handler cannot ask the client.
+                // A completion handler cannot send requests to the client.
                 let complete = self.registry.completion(kind, subject, text(doc, argument))?;
                 return Ok(complete.map(|run| (Target::Complete(Arc::clone(run)), Answers::new())));
             }
@@ -151,7 +151,7 @@ impl Dispatcher<dyn InlineTools> {
         Ok(Some((work, answers)))
     }
 
-    /// Answers a list request.
+    /// Responds to a list request.
     #[cold]
     #[inline(never)]
     fn list(
@@ -271,7 +271,7 @@ impl Dispatcher<dyn InlineTools> {
         PLAIN
     }
 
-    /// Answers with a page of a list.
+    /// Responds with a page of a list.
     #[allow(clippy::too_many_arguments)] // OK because they are what a page depends on.
     fn page<T: Describe>(
         &mut self,

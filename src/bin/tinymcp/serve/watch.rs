@@ -1,8 +1,8 @@
-//! Stamps of files: which changed since the last look.
+//! Stamps of files, to detect changes.
 //!
 //! A stamp holds the times of the last modification and of the last change of the inode, so a file
-//! that is replaced by one of the same size and time is noticed. Files in `/proc` and `/sys` have
-//! no such times: their changes are not noticed.
+//! that is replaced by one of the same size and time is detected. Files in `/proc` and `/sys` have
+//! no such times: their changes are not detected.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ impl Stamp {
     }
 }
 
-/// Paths with the stamps that they had at the last look.
+/// Paths with the stamps that they had at the last check.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps(Vec<(PathBuf, Option<Stamp>)>);
 
@@ -42,7 +42,7 @@ impl Stamps {
         self.0.push((path, stamp));
     }
 
-    /// Returns the indices of the paths that changed since the last look.
+    /// Returns the indices of the paths that changed since the last check.
     pub(crate) fn changed(&mut self) -> Vec<usize> {
         let mut changed = Vec::new();
         for (at, (path, last)) in self.0.iter_mut().enumerate() {
@@ -55,7 +55,7 @@ impl Stamps {
         changed
     }
 
-    /// Adds the paths that are not there.
+    /// Adds the paths that are missing.
     pub(crate) fn extend(&mut self, paths: &mut dyn Iterator<Item = PathBuf>) {
         for path in paths {
             if !self.0.iter().any(|(known, _)| *known == path) {
@@ -64,7 +64,7 @@ impl Stamps {
         }
     }
 
-    /// Replaces the paths. Those that were there keep their stamps.
+    /// Replaces the paths. Known paths keep their stamps.
     pub(crate) fn replace(&mut self, paths: &mut dyn Iterator<Item = PathBuf>) {
         let mut old = std::mem::take(&mut self.0);
         old.sort_unstable_by(|a, b| a.0.cmp(&b.0));

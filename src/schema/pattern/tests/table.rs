@@ -1,9 +1,9 @@
-//! Patterns by construct: what each matches and what it does not.
+//! Table of patterns by construct, each with texts that match and texts that do not.
 
 /// A pattern, texts that contain a match, texts that do not.
 pub(super) type Row = (&'static str, &'static [&'static str], &'static [&'static str]);
 
-/// Literals, the search for them anywhere, and the empty pattern.
+/// Literals anywhere in the text, and the empty pattern.
 pub(super) const PLAIN: &[Row] = &[
     ("", &["", "a"], &[]),
     ("a", &["a", "ba", "bab"], &["", "b", "A"]),
@@ -46,7 +46,7 @@ pub(super) const ANCHORS: &[Row] = &[
     (r"\^a\$", &["^a$"], &["a", "^a"]),
 ];
 
-/// Quantifiers, and braces that are none.
+/// Quantifiers, and braces that are not quantifiers.
 pub(super) const QUANTIFIERS: &[Row] = &[
     ("^a*$", &["", "a", "aaa"], &["b", "ab"]),
     ("^a+$", &["a", "aaa"], &["", "b", "aab"]),
@@ -165,7 +165,7 @@ pub(super) const CLASSES: &[Row] = &[
     ("^[A-z]$", &["A", "_", "z", "["], &["@", "{"]),
 ];
 
-/// The sets with names, and the point.
+/// Named sets and the dot.
 pub(super) const SETS: &[Row] = &[
     (r"^\d$", &["0", "5", "9"], &["a", "/", ":", "१", "５", "²"]),
     (r"^\D$", &["a", "१", "😀"], &["0"]),
@@ -194,7 +194,7 @@ pub(super) const SETS: &[Row] = &[
     (r"^[\W_]+$", &["_-", "é"], &["a"]),
 ];
 
-/// Word boundaries: ASCII, whatever stands beside them.
+/// Word boundaries, which are those of ASCII.
 pub(super) const BOUNDARIES: &[Row] = &[
     (r"\bfoo\b", &["foo", "a foo b", "foo.bar", "éfoo"], &["foobar", "xfoo", "foo_"]),
     (r"\b", &["a", " a"], &["", " ", "é"]),

@@ -1,11 +1,12 @@
 //! Memory of the outputs that programs write, shared by all calls.
 //!
-//! Counted are the bytes of standard output that a call keeps beyond [`UNCOUNTED`]. Not counted are
-//! results, which take up to eight times their bytes until they are sent, and the lines of workers.
+//! Counts the bytes of standard output that a call keeps beyond [`UNCOUNTED`]. Does not count the
+//! lines of workers, nor results, which take up to eight times their bytes until they are sent.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of the outputs of all calls that run: the largest `outputLimit` with its rest, and some.
+/// Bytes of the outputs of all calls that run: the largest `outputLimit` with its rest, and a
+/// reserve.
 pub(super) const OUTPUT_BYTES: usize = 20 << 20;
 /// Bytes of each output that need no reservation: the default `outputLimit`, so that no call can
 /// leave the others without any output.
