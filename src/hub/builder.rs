@@ -43,7 +43,7 @@ pub(super) struct Handlers {
     /// Longest wait of a server for the first client of the served hub.
     client_wait: Option<Duration>,
     clients: Mutex<Clients>,
-    client_came: Condvar,
+    client_arrived: Condvar,
     /// The servers that this hub was exported to.
     exports: Mutex<Vec<Weak<Export>>>,
 }
@@ -84,7 +84,7 @@ impl HubBuilder {
                 status: None,
                 client_wait: None,
                 clients: Mutex::default(),
-                client_came: Condvar::new(),
+                client_arrived: Condvar::new(),
                 exports: Mutex::default(),
             },
             chosen: None,
@@ -270,24 +270,24 @@ impl Handlers {
                 clients.over = true;
                 return;
             }
-            clients = wait_for(&self.client_came, clients, left);
+            clients = wait_for(&self.client_arrived, clients, left);
         }
     }
 
     /// Ends the wait for a client.
     pub(super) fn stop_waiting(&self) {
         lock(&self.clients).over = true;
-        self.client_came.notify_all();
+        self.client_arrived.notify_all();
     }
 
     /// Adds the capabilities of a client. Returns how long the first client may wait for the
     /// servers.
-    pub(super) fn client_came(&self, able: ClientCapabilities) -> Option<Duration> {
+    pub(super) fn client_arrived(&self, able: ClientCapabilities) -> Option<Duration> {
         let mut clients = lock(&self.clients);
         let first = clients.able.is_none();
         clients.able = Some(clients.able.unwrap_or_default().union(able));
         drop(clients);
-        self.client_came.notify_all();
+        self.client_arrived.notify_all();
         self.client_wait.filter(|_| first)
     }
 

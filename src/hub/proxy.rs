@@ -1,7 +1,7 @@
 //! Served hub: one MCP server that offers the entries of all servers of a hub, in every revision.
 //!
 //! Keeps the lists of a [`Server`] equal to those of the hub's servers, through its handle. Calls
-//! are passed on by `forward.rs`, subscriptions by `resource_updates.rs`. Calls are not run as
+//! are forwarded by `forward.rs`, subscriptions by `resource_updates.rs`. Calls are not run as
 //! tasks.
 //!
 //! # Names
@@ -67,15 +67,15 @@ impl Hub {
     /// # Requests of servers
     ///
     /// A server's elicitation, sampling or roots request is forwarded to the client of the current
-    /// call, also between different revisions. The request of a server with sessions does not name
-    /// its call. If such a server processes calls of several clients, or the client lacks the
+    /// call, also between different revisions. In the session protocol the request does not name
+    /// its call. If the server processes calls of several clients, or the client lacks the
     /// capability, the hub's own handlers respond; without a handler the request is rejected.
     /// Outside of calls, the request is sent to the only client with a session. `roots/list`
     /// without a client and without own roots gets an empty list. In a call, a server waits at most
     /// [`crate::Limits::ask_timeout`].
     ///
-    /// A server without sessions gets the capabilities of the calling client with each call. A
-    /// server with sessions gets the capabilities of the first clients after
+    /// In the stateless protocol a server gets the capabilities of the calling client with each
+    /// call. In the session protocol it gets the capabilities of the first clients after
     /// [`crate::HubBuilder::wait_for_client`], and all capabilities when it connects before any
     /// client.
     ///
@@ -83,8 +83,8 @@ impl Hub {
     ///
     /// Log entries are sent to the client whose calls the server processes, or to the only client.
     /// The server's key precedes the logger's name (`board/io`). Entries that may belong to another
-    /// client are dropped. The log level of a server with sessions is the lowest that a client set.
-    /// A subscribe request gets the server's result or error.
+    /// client are dropped. In the session protocol the log level of a server is the lowest that a
+    /// client set. A subscribe request gets the server's result or error.
     ///
     /// # Limits
     ///

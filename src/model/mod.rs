@@ -49,7 +49,7 @@ pub struct ClientCapabilities {
     pub sampling: bool,
     /// Supports sampling with tools.
     pub sampling_tools: bool,
-    /// Lists its roots.
+    /// Supports roots.
     pub roots: bool,
 }
 

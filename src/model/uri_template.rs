@@ -1,7 +1,7 @@
 //! URI templates (RFC 6570, levels 1 to 3): parsed once, expanded, and matched against URIs.
 //!
 //! [`UriTemplate::expand`] writes the URI for a set of variables, [`UriTemplate::matches`] reads
-//! the variables of a URI. The modifiers of level 4 (`{var:3}`, `{list*}`) are refused when the
+//! the variables of a URI. The modifiers of level 4 (`{var:3}`, `{list*}`) are rejected when the
 //! template is parsed. URIs are not resolved, normalised or fetched, and scheme and host are
 //! compared with regard to case.
 //!
@@ -26,15 +26,15 @@
 //!
 //! # Ambiguous templates
 //!
-//! A template is ambiguous if two variables touch: no literal is between them, and a value of the
-//! first may contain the character with which the second begins. `{a}{b}`, `{name}{.ext}`,
-//! `{+path}{?line}` and `{+x,y}` are ambiguous; `{dir}{/file}{?line}` and `{x,y}` are not. A
-//! server refuses to register an ambiguous template, because a handler would get other values
-//! than the client put in. [`UriTemplate::parse`] accepts it, and [`UriTemplate::matches`] gives
-//! all text to the first variable. Put a literal between the variables.
+//! A template is ambiguous if two variables are adjacent: no literal is between them, and a value
+//! of the first may contain the character with which the second begins. `{a}{b}`, `{name}{.ext}`,
+//! `{+path}{?line}` and `{+x,y}` are ambiguous; `{dir}{/file}{?line}` and `{x,y}` are not. A server
+//! rejects an ambiguous template, because a handler would get other values than the client
+//! inserted. [`UriTemplate::parse`] accepts it, and [`UriTemplate::matches`] gives all text to the
+//! first variable. Put a literal between the variables.
 //!
 //! A variable that occurs twice must have the same value at each position. This is checked after
-//! the search: such a template never accepts a URI that it could not have produced, and may refuse
+//! the search: such a template never accepts a URI that it could not have produced, and may reject
 //! an ambiguous one that it could.
 //!
 //! # Values are untrusted
@@ -63,7 +63,7 @@ use std::fmt;
 /// A parsed URI template (RFC 6570, levels 1 to 3).
 ///
 /// Matching is leftmost-greedy: `{name}.{ext}` on `a.tar.gz` gives `a.tar` and `gz`. A server
-/// refuses a template in which two variables touch, such as `{a}{b}` or `{name}{.ext}`: see
+/// rejects a template in which two variables are adjacent, such as `{a}{b}` or `{name}{.ext}`: see
 /// [`Server::template`](crate::Server::template). Values are decoded and untrusted: `%2F` is read
 /// as `/`, so confine paths before use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -299,7 +299,8 @@ impl UriTemplate {
             return None;
         }
         let uri = uri.as_bytes();
-        // Most URIs match another template: the leading literal is compared first, without a search.
+        // Most URIs match another template: the leading literal is compared first, without a
+        // search.
         let (parts, rest) = match self.parts.split_first() {
             Some((Part::Literal(text), parts)) => (parts, &uri[literal_at(text.as_bytes(), uri)?..]),
             _ => (&*self.parts, uri),
@@ -309,8 +310,8 @@ impl UriTemplate {
         Some(Variables { list: named.filter_map(|(name, value)| Some((name.clone(), value?))).collect() })
     }
 
-    /// Returns the reason if two variables touch, so that a match may give the text of one to the
-    /// other.
+    /// Returns the reason if two variables are adjacent, so that a match may assign the text of one
+    /// to the other.
     pub(crate) fn ambiguity(&self) -> Option<String> {
         let mut texts = self.text.split('{').skip(1).filter_map(|rest| rest.split('}').next());
         // Expressions since the last literal. Each of them may be empty, so it separates nothing.

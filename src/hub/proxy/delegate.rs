@@ -45,9 +45,9 @@ impl Delegate for Delegated {
         }
     }
 
-    fn client_came(&self, capabilities: ClientCapabilities, waits: bool) {
+    fn client_arrived(&self, capabilities: ClientCapabilities, waits: bool) {
         if let Some(export) = self.0.upgrade() {
-            export.client_came(capabilities, waits);
+            export.client_arrived(capabilities, waits);
         }
     }
 }
@@ -64,9 +64,9 @@ impl Export {
 
     /// Stores the capabilities of a client. The first one waits for the lists where the
     /// servers waited for it.
-    fn client_came(&self, capabilities: ClientCapabilities, waits: bool) {
+    fn client_arrived(&self, capabilities: ClientCapabilities, waits: bool) {
         let handlers = &self.hub.shared.handlers;
-        if let Some(time) = handlers.client_came(capabilities).filter(|_| waits) {
+        if let Some(time) = handlers.client_arrived(capabilities).filter(|_| waits) {
             self.hub.wait_settled(Instant::now() + time);
         }
     }

@@ -1,8 +1,8 @@
 //! Forwarding of calls: a handler sends the call to its server, under its name there, and defers
 //! it. `proxied_call.rs` returns the result.
 //!
-//! A server without sessions returns its client requests in the result; they are passed to the
-//! client. The sealed state for the next round is part of them, so nothing is stored here
+//! In the stateless protocol a server returns its client requests in the result; they are forwarded
+//! to the client. The sealed state for the next round is part of them, so nothing is stored here
 //! meanwhile.
 
 use std::sync::Arc;

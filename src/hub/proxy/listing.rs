@@ -1,7 +1,7 @@
 //! Lists of one server of a hub, and their transfer to the lists of the exporting server.
 //!
 //! Entries are in the order of the servers, not of their responses. Unchanged entries stay or are
-//! moved behind new entries that precede them. Clients are notified of changes only.
+//! moved after new entries that precede them. Clients are notified of changes only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

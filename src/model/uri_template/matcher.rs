@@ -1,7 +1,7 @@
 //! Leftmost-greedy match of a URI template against a URI.
 //!
-//! Depth-first search without recursion: each variable first takes as much as it can, and gives
-//! back one character after another while the rest of the template does not match.
+//! Depth-first search without recursion: each variable first takes the longest text, and then one
+//! character less at a time while the rest of the template does not match.
 //!
 //! # Invariants
 //! - A row is entered at most once at each position: a second entry would fail as the first did.
@@ -196,7 +196,7 @@ impl<'t> Search<'t> {
         }
     }
 
-    /// Takes one character less; returns `false` when there is nothing left to give back.
+    /// Takes one character less; returns `false` if the text is empty already.
     fn shorten(&self, choice: &mut Choice) -> bool {
         choice.tried = 0;
         let Row::Named { .. } = self.rows[choice.row] else {

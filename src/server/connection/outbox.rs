@@ -49,7 +49,7 @@ struct State {
 struct Message {
     to: Arc<dyn ReplySink>,
     frames: Vec<u8>,
-    /// Set for an expected answer, as [`FrameSink::answer`] takes it.
+    /// Set for an expected response, as [`FrameSink::answer`] takes it.
     answer: Option<Encoded>,
 }
 
@@ -64,7 +64,7 @@ impl Outbox {
         self.put(Message { to: Arc::clone(to), frames: frame, answer: Some(encoded) });
     }
 
-    /// Whether messages that can be sent later should not be queued now.
+    /// Returns whether messages that can wait should be sent later.
     pub(crate) fn busy(&self) -> bool {
         self.shared.state().bytes >= BUSY_BYTES
     }

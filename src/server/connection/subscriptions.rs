@@ -15,7 +15,7 @@ use crate::transport::ReplySink;
 use super::{Connection, Listen};
 
 impl Connection {
-    /// Sends a change to the session and the subscriptions that want it. Never waits for the
+    /// Sends a change to the session and the subscriptions that requested it. Never waits for the
     /// client: while the client does not read, each change is stored and sent later, once.
     pub(crate) fn notify(&self, change: &Change) {
         if self.congested() {
@@ -63,8 +63,8 @@ impl Connection {
         }
     }
 
-    /// Sends a log entry to the session, if one is open and wants it. Dropped while the client does
-    /// not read.
+    /// Sends a log entry to the session, if one is open and requested it. Dropped while the client
+    /// does not read.
     pub(crate) fn log(&self, level: Level, logger: Option<&str>, data: &Json) {
         if self.congested() {
             return;

@@ -44,7 +44,7 @@ impl Dispatcher<dyn InlineTools> {
         sink: &Arc<dyn ReplySink>,
     ) -> Result<Effect, Fault> {
         if era.questions() == Questions::InResult {
-            self.client_came(query.peer.capabilities);
+            self.client_arrived(query.peer.capabilities);
         }
         let offer = self.offer;
         let reply = match query.operation {
@@ -191,14 +191,14 @@ impl Dispatcher<dyn InlineTools> {
         self.peer = session.as_ref().map(|s| s.peer);
         *self.conn.session() = session;
         if let Some(peer) = self.peer {
-            self.client_came(peer.capabilities);
+            self.client_arrived(peer.capabilities);
         }
     }
 
     /// Reports a client's capabilities to the delegate.
-    fn client_came(&mut self, capabilities: ClientCapabilities) {
+    fn client_arrived(&mut self, capabilities: ClientCapabilities) {
         if let Some(delegate) = self.core.shared.delegate() {
-            delegate.client_came(capabilities, self.waits);
+            delegate.client_arrived(capabilities, self.waits);
             // The delegate may have changed the registry.
             self.refresh();
         }

@@ -4,7 +4,7 @@
 //! name if DNS maps that name to this machine. So the `Host` of a request must be allowed, and its
 //! `Origin` if it has one (MCP 2026-07-28 and 2025-11-25 basic/transports, security).
 
-/// Hosts that are always allowed: the names of the machine for itself.
+/// Hosts that are always allowed: the loopback names.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Hosts and origins that requests may name.
@@ -32,7 +32,7 @@ impl AllowedHosts {
         self.any_host = true;
     }
 
-    /// Returns whether only the names of the machine for itself are allowed.
+    /// Returns whether only the loopback names are allowed.
     pub(super) fn is_local(&self) -> bool {
         self.hosts.is_empty() && !self.any_host
     }

@@ -288,7 +288,7 @@ impl Endpoint {
         })
     }
 
-    /// Carries out the action for a request whose response goes to `reply`. Returns the document
+    /// Executes the effect of a request whose response goes to `reply`. Returns the document
     /// unless a call keeps it.
     fn carry_out(&mut self, action: Effect, doc: Box<Doc>, reply: &Arc<PostResponse>) -> Option<Box<Doc>> {
         let sink: Arc<dyn ReplySink> = Arc::<PostResponse>::clone(reply);

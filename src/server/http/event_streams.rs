@@ -24,7 +24,7 @@ use crate::sync::lock;
 use crate::transport::http_server::{Field, Responder};
 use crate::transport::{FrameSink, ReplySink, sse};
 
-/// Fields of every event stream. `X-Accel-Buffering` asks reverse proxies to forward events at once
+/// Fields of every event stream. `X-Accel-Buffering` makes reverse proxies forward events at once
 /// (MCP 2026-07-28 basic/transports/streamable-http).
 pub(super) const EVENTS: [Field<'static>; 3] =
     [("content-type", sse::MEDIA_TYPE), ("cache-control", "no-cache"), ("x-accel-buffering", "no")];
@@ -218,7 +218,7 @@ impl EventStreams {
         self.send(stream, b"", SendMode::Final);
     }
 
-    /// Disconnects the peer of a stream, who reconnects after this time.
+    /// Disconnects the peer of a stream, which reconnects after this time.
     pub(super) fn pause(&self, stream: u32, time: Duration) {
         let responder = {
             let mut state = self.state();

@@ -1,7 +1,7 @@
 //! Checks of an HTTP request by its head, before its body is read.
 //!
 //! Checks host, origin, path, HTTP method, token and media types, in this order (requirement
-//! H26-28). Answers CORS preflights and requests for the resource metadata, and reports
+//! H26-28). Responds to CORS preflights and requests for the resource metadata, and reports
 //! rejections to the operator. Sessions and messages are checked by the endpoint.
 //!
 //! # Invariants

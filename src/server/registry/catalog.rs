@@ -96,7 +96,7 @@ impl Catalog {
 /// Callback for the result of [`Delegate::watch`]: each URI, with an error if it has no updates.
 pub(crate) type Watched = Box<dyn FnOnce(Vec<(String, Result<(), ToolError>)>) + Send>;
 
-/// Owner of a server's entries, such as a hub. Only [`Delegate::client_came`] may block.
+/// Owner of a server's entries, such as a hub. Only [`Delegate::client_arrived`] may block.
 #[allow(dead_code)] // Implemented by the hub.
 pub(crate) trait Delegate: Send + Sync {
     /// The handler of a tool that is not in the registry but may exist.
@@ -113,6 +113,6 @@ pub(crate) trait Delegate: Send + Sync {
     fn level_changed(&self);
 
     /// A session opened, or a request without a session arrived, with these client capabilities.
-    /// Called before the message is answered. With `waits` this may block.
-    fn client_came(&self, capabilities: ClientCapabilities, waits: bool);
+    /// Called before the response to the message is sent. With `waits` this may block.
+    fn client_arrived(&self, capabilities: ClientCapabilities, waits: bool);
 }

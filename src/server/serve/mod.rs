@@ -119,8 +119,8 @@ fn threaded(parts: Parts, link: Link, stdin: Option<StdinProbe>) -> Result<(), E
     }
 }
 
-/// Checks that all messages were sent, unless the client is gone, or does not read after a request
-/// to stop.
+/// Checks that all messages were sent, unless the client has disconnected, or does not read after a
+/// request to stop.
 fn all_sent(conn: &Connection, ended: Ended) -> Result<(), Error> {
     match conn.sink.failure() {
         Some(error) if ended == Ended::Stopped && error.kind() == std::io::ErrorKind::TimedOut => Ok(()),
@@ -134,7 +134,7 @@ fn all_sent(conn: &Connection, ended: Ended) -> Result<(), Error> {
 enum Ended {
     /// The input ended.
     Input,
-    /// A signal, a request of the program, or a peer that is gone.
+    /// A signal, a request of the program, or a disconnected peer.
     Stopped,
 }
 
@@ -146,12 +146,12 @@ fn over(conn: &Connection, served: &AtomicBool) -> Option<Ended> {
     stopped.then_some(Ended::Stopped)
 }
 
-/// Serves a connection on this thread, for handlers that cannot leave it.
+/// Serves a connection on this thread, for handlers that are not `Send`.
 pub(crate) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
     here(take_apart(local.server, false)?, (link, None), local.inline, |_| {})
 }
 
-/// Serves standard input and output on the calling thread, for handlers that cannot leave it.
+/// Serves standard input and output on the calling thread, for handlers that are not `Send`.
 pub(crate) fn local_stdio(local: LocalServer) -> Result<(), Error> {
     let parts = take_apart(local.server, false)?;
     let (link, stdin) = own_stdio(&parts.core.limits)?;

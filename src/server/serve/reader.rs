@@ -1,4 +1,4 @@
-//! Reader of a stream: reads frames, dispatches them, and carries out the actions.
+//! Reader of a stream: reads frames, dispatches them, and executes the effects.
 //!
 //! Responses and jobs are collected while further frames are ready, so that one write and one
 //! hand-off serve several messages. Both are flushed before an inline handler runs and before the
@@ -109,7 +109,7 @@ impl Reader<'_> {
         self.dispatcher.reject(unread.id.as_deref(), &unread.fault);
     }
 
-    /// Carries an action out. Returns the document unless a call keeps it.
+    /// Executes an effect. Returns the document unless a call keeps it.
     fn carry_out(&mut self, action: Effect, doc: Box<Doc>, sink: &Arc<dyn ReplySink>) -> Option<Box<Doc>> {
         let call = match action {
             Effect::Call(call) => call,

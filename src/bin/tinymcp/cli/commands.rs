@@ -2,7 +2,7 @@
 //!
 //! Each command makes one connection and one request (`list`: all pages), and prints the result on
 //! standard output: JSON as the server sent it, or text if that is a terminal. Progress goes to
-//! standard error. Requests of the server are refused.
+//! standard error. Requests of the server are rejected.
 //!
 //! Invariant: the exit status is 1 if the server returns an error or a tool fails, and 2 for
 //! invalid usage or without a response.

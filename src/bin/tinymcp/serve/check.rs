@@ -93,7 +93,7 @@ fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Checks what the reader cannot know from the files alone. The warnings are sorted by file and
+/// Checks facts outside of the definition files. The warnings are sorted by file and
 /// line.
 pub(crate) fn check(definition: &Definition) -> Vec<Problem> {
     let mut warnings = Vec::new();

@@ -5,7 +5,7 @@
 //! | `"--bed"` | itself |
 //! | `"{bed}"`, `"--bed={bed}"` | one, with the value of the required argument `bed` |
 //! | `"{?note}"`, `"--note={?note}"` | one, or none if the optional argument `note` is absent |
-//! | `"{?all:--all}"` | one, the text behind the colon, if the argument `all` is `true`, otherwise none |
+//! | `"{?all:--all}"` | one, the text after the colon, if the argument `all` is `true`, otherwise none |
 //! | `"{tags...}"`, `"--tag={tags...}"` | one for each item of the array; none if it is absent or empty |
 //! | `"{{"`, `"}}"` | a literal brace |
 //!
@@ -15,7 +15,7 @@
 //! A string is inserted as it is, also if it is empty or begins with `-`; numbers, booleans and
 //! `null` in JSON form, but integers below 2^53 without sign of zero, fraction and exponent: `-0.0`
 //! is `0` and `8e0` is `8`; objects and arrays as JSON text. One element never becomes two
-//! arguments except by `...`, and no shell sees any of them.
+//! arguments except by `...`, and no shell reads any of them.
 
 use std::borrow::Cow;
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 //! Handler of a tool: confirmation, concurrency, run and result.
 //!
-//! The handler runs again after the user has answered, so everything before [`confirm`] is without
+//! The handler runs again after the user has responded, so everything before [`confirm`] is without
 //! side effects. The order is: expand the templates, ask the user, wait for a free place, run.
 
 use std::ffi::{OsStr, OsString};
