@@ -224,6 +224,7 @@ impl Group {
             // Before the group leaves the table: `Processes::stop` waits for that.
             strays::ended(&self.mark, self.pid);
             self.status = self.processes.leave(self.pid, child);
+            strays::left(self.pid);
         }
         self.status
     }
@@ -268,76 +269,125 @@ mod strays {
     use super::{Duration, Errno, Instant, MARK, Mutex, Pid, Signal, WaitId, WaitIdOptions, kill_process};
     use super::{lock, waitid};
 
-    /// Running programs, each with its mark. The leader's id is `None` until it is started.
-    static RUNNING: Mutex<Vec<(String, Option<Pid>)>> = Mutex::new(Vec::new());
+    /// Held for short times only: each start and end of a program needs it.
+    static KNOWN: Mutex<Known> =
+        Mutex::new(Known { running: Vec::new(), ending: Vec::new(), earlier: Vec::new(), stuck: Vec::new() });
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    /// Children from before the first mark: this process replaced the one that started them.
-    static EARLIER: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
     /// This process is the reaper of orphans.
     static REAPER: AtomicBool = AtomicBool::new(false);
-    /// Time for a killed orphan to exit. On a busy machine it waits for a processor to do so.
-    const KILLED: Duration = Duration::from_secs(2);
+    /// Time for killed orphans, and those that these leave, to exit. On a busy machine they wait
+    /// for a processor to do so.
+    const KILLED: Duration = Duration::from_secs(5);
+    /// Longest time between two looks at killed orphans.
+    const PAUSE: Duration = Duration::from_millis(10);
+
+    struct Known {
+        /// Running programs, each with its mark. The leader's id is `None` until it is started.
+        running: Vec<(String, Option<Pid>)>,
+        /// Leaders that have exited and are not reaped yet.
+        ending: Vec<Pid>,
+        /// Children from before the first mark: this process replaced the one that started them.
+        earlier: Vec<Pid>,
+        /// Orphans that did not exit in [`KILLED`]. Nothing waits for them again.
+        stuck: Vec<Pid>,
+    }
+
+    impl Known {
+        fn remove(&mut self, mark: &str) {
+            self.running.retain(|(known, _)| known != mark);
+        }
+    }
 
     /// Returns a new mark and registers it.
     pub(super) fn mark() -> String {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         if let Some(earlier) = (number == 0).then(orphans).flatten() {
-            *lock(&EARLIER) = earlier;
+            lock(&KNOWN).earlier = earlier;
             REAPER.store(set_child_subreaper(Some(getpid())).is_ok(), Ordering::Release);
         }
         let mark = format!("{}.{number}", getpid().as_raw_nonzero());
-        lock(&RUNNING).push((mark.clone(), None));
+        lock(&KNOWN).running.push((mark.clone(), None));
         mark
     }
 
     /// The program with this mark did not start.
     pub(super) fn forget(mark: &str) {
-        remove(&mut lock(&RUNNING), mark);
-    }
-
-    fn remove(running: &mut Vec<(String, Option<Pid>)>, mark: &str) {
-        running.retain(|(known, _)| known != mark);
+        lock(&KNOWN).remove(mark);
     }
 
     pub(super) fn started(mark: &str, pid: Pid) {
-        if let Some(entry) = lock(&RUNNING).iter_mut().find(|(known, _)| known == mark) {
+        if let Some(entry) = lock(&KNOWN).running.iter_mut().find(|(known, _)| known == mark) {
             entry.1 = Some(pid);
         }
     }
 
     /// The leader has exited: kills and reaps its orphans, and the orphans of these.
     pub(super) fn ended(mark: &str, leader: Pid) {
-        let mut running = lock(&RUNNING);
-        let earlier = lock(&EARLIER);
-        // An orphan without a mark belongs to an ended program.
-        let only_own = earlier.is_empty() && !getpid().is_init();
-        remove(&mut running, mark);
+        let mut known = lock(&KNOWN);
+        known.remove(mark);
+        known.ending.push(leader);
+        drop(known);
         if !REAPER.load(Ordering::Acquire) {
             return;
         }
-        // Bounded, because a program may start processes faster than they are killed.
-        for _ in 0..100 {
-            let Some(orphans) = orphans() else { return };
-            let mut any = false;
-            for pid in orphans {
-                if pid == leader
-                    || earlier.contains(&pid)
-                    || running.iter().any(|(_, known)| *known == Some(pid))
-                {
-                    continue;
-                }
-                // A process that ended after the list was read may have left children.
-                if reaped(pid) {
-                    any = true;
-                } else if is_exiting(pid) || is_stray(pid, &running, only_own) {
-                    any = true;
-                    kill(pid);
-                }
-            }
-            if !any {
+        // Bounded, because a program may start processes faster than they are killed, and only the
+        // kernel can end a process that waits for a device.
+        let deadline = Instant::now() + KILLED;
+        let mut pause = Duration::from_micros(100);
+        loop {
+            let strays = kill_strays();
+            if strays.left.is_empty() && !strays.reaped {
                 return;
             }
+            if Instant::now() >= deadline {
+                return lock(&KNOWN).stuck.extend(strays.left);
+            }
+            if strays.reaped {
+                continue;
+            }
+            // Without the lock: other programs start and end meanwhile.
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE);
         }
+    }
+
+    /// The leader is reaped.
+    pub(super) fn left(leader: Pid) {
+        lock(&KNOWN).ending.retain(|ending| *ending != leader);
+    }
+
+    struct Strays {
+        /// Those that are killed and have not exited.
+        left: Vec<Pid>,
+        /// Some had exited. They may have left children.
+        reaped: bool,
+    }
+
+    /// Kills the orphans of ended programs, and reaps those that have exited. The lock is held
+    /// throughout, so no other thread reaps a process of the list, whose id could then be that of a
+    /// new program.
+    fn kill_strays() -> Strays {
+        let mut known = lock(&KNOWN);
+        // An orphan without a mark belongs to an ended program.
+        let only_own = known.earlier.is_empty() && !getpid().is_init();
+        let mut strays = Strays { left: Vec::new(), reaped: false };
+        for pid in orphans().unwrap_or_default() {
+            let is_leader = known.running.iter().any(|(_, leader)| *leader == Some(pid));
+            if is_leader || known.ending.contains(&pid) || known.earlier.contains(&pid) {
+                continue;
+            }
+            if reaped(pid) {
+                known.stuck.retain(|stuck| *stuck != pid);
+                strays.reaped = true;
+            } else if !known.stuck.contains(&pid)
+                && (is_exiting(pid) || is_stray(pid, &known.running, only_own))
+            {
+                // OK to drop: the process may have exited.
+                let _ = kill_process(pid, Signal::KILL);
+                strays.left.push(pid);
+            }
+        }
+        strays
     }
 
     /// Returns the children of the main thread, which gets the orphans and starts no program. Known
@@ -373,15 +423,6 @@ mod strays {
             None => only_own && running.is_empty(),
         }
     }
-
-    fn kill(pid: Pid) {
-        // OK to drop: the process may have exited.
-        let _ = kill_process(pid, Signal::KILL);
-        let deadline = Instant::now() + KILLED;
-        while !reaped(pid) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_micros(100));
-        }
-    }
 }
 
 /// Other systems give orphans to process 1.
@@ -398,4 +439,6 @@ mod strays {
     pub(super) fn started(_: &str, _: Pid) {}
 
     pub(super) fn ended(_: &str, _: Pid) {}
+
+    pub(super) fn left(_: Pid) {}
 }
