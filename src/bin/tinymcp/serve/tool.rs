@@ -46,7 +46,7 @@ impl Shared {
     /// # Errors
     /// The system provided no random numbers.
     pub(crate) fn new(threads: usize) -> crate::Result<Shared> {
-        let places = WaitingPlaces { free: AtomicUsize::new(threads / 2) };
+        let places = WaitingPlaces::new(threads / 2);
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(|error| format!("no random numbers: {error}"))?;
         let (processes, rests, workers) = (Arc::default(), Rests::default(), Workers::default());
@@ -138,7 +138,10 @@ impl Handler {
         let definition = &self.definition;
         let _permit = self.limit.enter(ctx, definition, &self.shared.places)?;
         let output = match &self.pool {
-            Some(pool) => pool.call(ctx, definition, arguments.text(), &self.shared.rests),
+            Some(pool) => {
+                let Shared { rests, places, .. } = &*self.shared;
+                pool.call(ctx, definition, arguments.text(), (rests, places))
+            }
             None => self.run(ctx, argv.unwrap_or_default(), &arguments),
         };
         output.map(|output| self.checked(output))
@@ -302,22 +305,33 @@ impl CallLimit {
     }
 }
 
-/// Places for calls that wait for other calls of their tool. A waiting call occupies a thread, so
-/// only half of the threads may wait: the others serve the other tools.
-struct WaitingPlaces {
+/// Places for calls that wait for other calls of their tool or its worker. A waiting call occupies
+/// a thread, so only half of the threads may wait: the others serve the other tools.
+pub(crate) struct WaitingPlaces {
     free: AtomicUsize,
 }
 
 /// Place of one waiting call.
-struct WaitingPlace<'p>(&'p WaitingPlaces);
+pub(crate) struct WaitingPlace<'p>(&'p WaitingPlaces);
 
 impl WaitingPlaces {
-    fn take(&self) -> Result<WaitingPlace<'_>, ToolError> {
+    pub(crate) fn new(places: usize) -> WaitingPlaces {
+        WaitingPlaces { free: AtomicUsize::new(places) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_free(&self) -> bool {
+        self.free.load(Ordering::Relaxed) > 0
+    }
+
+    /// Takes a place.
+    ///
+    /// # Errors
+    /// All are taken.
+    pub(crate) fn take(&self) -> Result<WaitingPlace<'_>, ToolError> {
         let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(1));
         taken.map(|_| WaitingPlace(self)).map_err(|_| {
-            ToolError::new(
-                "the server is busy: too many calls wait for calls of the same tool; try again later",
-            )
+            ToolError::new("the server is busy: too many calls wait for other calls to end; try again later")
         })
     }
 }

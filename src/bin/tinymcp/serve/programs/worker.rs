@@ -47,7 +47,7 @@ use super::process::{CHECK, Caller, Launch, TERM, start_error};
 use super::program_log::WorkerLog;
 use crate::serve::definition::{Output, ToolDefinition};
 use crate::serve::run::log;
-use crate::serve::tool::busy;
+use crate::serve::tool::{WaitingPlaces, busy};
 
 /// Longest line of a program.
 const LINE: usize = 4 << 20;
@@ -171,7 +171,7 @@ impl Pool {
         caller: &mut dyn Caller,
         definition: &ToolDefinition,
         arguments: &str,
-        rests: &Rests,
+        (rests, places): (&Rests, &WaitingPlaces),
     ) -> Result<ToolOutput, ToolError> {
         let tool = &definition.tool.name;
         let rules = Rules {
@@ -182,7 +182,7 @@ impl Pool {
         };
         let timeout = definition.timeout;
         let deadline = Instant::now() + timeout;
-        let mut lease = self.lease(caller, tool, definition.concurrency, (deadline, timeout))?;
+        let mut lease = self.lease(caller, definition, deadline, places)?;
         let Some(worker) = &mut lease.worker else { return Err(ToolError::new("no process")) };
         match worker.exchange(caller, (tool, arguments), deadline) {
             Ok(reply) => {
@@ -221,11 +221,12 @@ impl Pool {
     fn lease(
         &self,
         caller: &dyn Caller,
-        tool: &str,
-        most: usize,
-        (deadline, timeout): (Instant, Duration),
+        definition: &ToolDefinition,
+        deadline: Instant,
+        places: &WaitingPlaces,
     ) -> Result<Lease<'_>, ToolError> {
         let mut state = lock(&self.state);
+        let mut place = None;
         loop {
             if let Some(mut worker) = state.idle.pop() {
                 if worker.is_ready() {
@@ -238,12 +239,12 @@ impl Pool {
             }
             let now = Instant::now();
             let mut wait = CHECK;
-            if state.live < most {
+            if state.live < definition.concurrency {
                 let pause = state.start_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
                 if pause.is_zero() {
                     state.live += 1;
                     drop(state);
-                    return self.start(tool);
+                    return self.start(&definition.tool.name);
                 }
                 if pause > PATIENCE {
                     let (failures, last, time) = (state.failures, &state.last, pause.as_secs() + 1);
@@ -256,7 +257,11 @@ impl Pool {
             }
             let left = deadline.saturating_duration_since(now);
             if left.is_zero() {
-                return Err(busy(state.live, timeout));
+                return Err(busy(state.live, definition.timeout));
+            }
+            // Other tools may have all processes. The calls of this one have waited before.
+            if place.is_none() {
+                place = Some(places.take()?);
             }
             state =
                 self.changed.wait_timeout(state, wait.min(left)).unwrap_or_else(PoisonError::into_inner).0;

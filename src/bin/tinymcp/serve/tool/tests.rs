@@ -314,7 +314,7 @@ fn one_at_a_time(timeout: &str) -> Arc<ToolDefinition> {
 #[test]
 fn calls_beyond_the_concurrency_wait() {
     let limit = CallLimit::default();
-    let places = WaitingPlaces { free: AtomicUsize::new(1) };
+    let places = WaitingPlaces::new(1);
     let (short, long) = (one_at_a_time("0.01"), one_at_a_time("60"));
     let caller = super::super::programs::process::tests::Recorder::default();
     let first = limit.enter(&caller, &short, &places).unwrap();
@@ -326,7 +326,7 @@ fn calls_beyond_the_concurrency_wait() {
             limit.enter(&caller, &long, &places).is_ok()
         });
         // The second call waits in the only place.
-        while places.free.load(Ordering::Relaxed) > 0 {
+        while places.is_free() {
             std::thread::yield_now();
         }
         let error = limit.enter(&caller, &long, &places).err().unwrap();
@@ -334,7 +334,7 @@ fn calls_beyond_the_concurrency_wait() {
         drop(first);
         assert!(second.join().unwrap());
     });
-    assert_eq!(places.free.load(Ordering::Relaxed), 1);
+    assert!(places.is_free());
     let _first = limit.enter(&caller, &long, &places).unwrap();
     caller.cancelled.store(true, Ordering::Relaxed);
     assert!(format!("{:?}", limit.enter(&caller, &long, &places).err().unwrap()).contains("cancelled"));

@@ -52,6 +52,7 @@ struct Fixture {
 
 impl Fixture {
     fn new(name: &str, members: &str) -> Fixture {
+    places: WaitingPlaces,
         let folder = Folder::new(name);
         fs::write(folder.0.join("program.sh"), PROGRAM).unwrap();
         let text = format!(
@@ -65,12 +66,16 @@ impl Fixture {
         let definition = read::definition(&[file]).map_err(problems).unwrap().tools.remove(0);
         let (workers, processes) = (Workers::default(), Arc::default());
         let pool = workers.pool(&Arc::new(launch(&definition)), &processes);
-        Fixture { folder, processes, workers, rests: Rests::default(), definition, pool }
+        let (rests, places) = (Rests::default(), WaitingPlaces::new(4));
+        Fixture { folder, processes, workers, rests, places, definition, pool }
     }
 
     fn call_with(&self, caller: &mut Recorder, what: &str) -> Result<ToolOutput, String> {
-        let arguments = format!("{{\"do\":\"{what}\"}}");
-        let result = self.pool.call(caller, &self.definition, &arguments, &self.rests);
+        self.call_given(caller, &format!("{{\"do\":\"{what}\"}}"))
+    }
+
+    fn call_given(&self, caller: &mut Recorder, arguments: &str) -> Result<ToolOutput, String> {
+        let result = self.pool.call(caller, &self.definition, arguments, (&self.rests, &self.places));
         result.map_err(|error| format!("{error:?}"))
     }
 
@@ -110,7 +115,7 @@ fn one_process_answers_many_calls() {
     assert_eq!(fixture.processes.count(), 1);
     // A line end in the arguments does not end the line; a long line is more than one pipe holds.
     let arguments = format!("{{\r\n\"do\":\"length\", \"x\": \"{}\"}}", "x".repeat(1 << 20));
-    let length = fixture.pool.call(&mut Recorder::default(), &fixture.definition, &arguments, &fixture.rests);
+    let length = fixture.call_given(&mut Recorder::default(), &arguments);
     assert_eq!(
         length.unwrap().structured.unwrap().as_str(),
         (request(1, "soil", &arguments).len() - 1).to_string()
@@ -213,7 +218,9 @@ fn repeated_failures_make_calls_fail_at_once() {
     }
     let missing = Launch { program: "/nonexistent/program".into(), ..launch(&fixture.definition) };
     let pool = fixture.workers.pool(&Arc::new(missing), &fixture.processes);
-    let error = pool.call(&mut Recorder::default(), &fixture.definition, "{}", &fixture.rests).unwrap_err();
+    let error =
+        pool.call(&mut Recorder::default(), &fixture.definition, "{}", (&fixture.rests, &fixture.places));
+    let error = error.unwrap_err();
     assert!(format!("{error:?}").contains("cannot start the program"), "{error:?}");
     assert_eq!(lock(&pool.state).live, 0);
 }
@@ -255,11 +262,39 @@ fn standard_error_of_an_idle_process_is_read() {
 
 #[test]
 fn the_last_tool_of_a_program_ends_its_processes() {
-    let Fixture { folder, processes, workers, rests, definition, pool } =
-        Fixture::new("worker-drop", r#""concurrency": 1"#);
-    pool.call(&mut Recorder::default(), &definition, "{}", &rests).unwrap();
+    let fixture = Fixture::new("worker-drop", r#""concurrency": 1"#);
+    fixture.pid();
+    let Fixture { folder, processes, workers, pool, .. } = fixture;
     assert_eq!(processes.count(), 1);
     drop(pool);
+#[test]
+fn few_calls_wait_for_processes_that_other_tools_have() {
+    let mut fixture = Fixture::new("worker-places", r#""concurrency": 1"#);
+    fixture.places = WaitingPlaces::new(1);
+    let callers = [Recorder::default(), Recorder::default()];
+    let flags = callers.each_ref().map(|caller| Arc::clone(&caller.cancelled));
+    std::thread::scope(|scope| {
+        let calls = callers.map(|mut caller| {
+            let fixture = &fixture;
+            scope.spawn(move || fixture.call_with(&mut caller, "hang").unwrap_err())
+        });
+        // One has the process, the other one the place.
+        while fixture.places.is_free() {
+            std::thread::yield_now();
+        }
+        let error = fixture.call("pid").unwrap_err();
+        assert!(error.contains("the server is busy"), "{error}");
+        for flag in &flags {
+            flag.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+        for call in calls {
+            assert!(call.join().unwrap().contains("cancelled"));
+        }
+    });
+    assert!(fixture.places.is_free());
+    fixture.pid();
+}
+
     assert_eq!(processes.count(), 0);
     drop((folder, workers));
 }
