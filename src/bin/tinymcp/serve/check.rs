@@ -4,6 +4,7 @@
 //! |---|---|
 //! | programs, folders and files exist | a call would fail |
 //! | the sandbox of a tool contains its program | the same |
+//! | no sandbox may write a definition file or a program of another tool | it could change what runs outside |
 //! | no value can be read as an option | an argument `-rf` would change what the program does |
 //! | no value runs as code | shells, SQL, `ssh`, which joins its arguments to a command line |
 //! | every argument is used, lists by `...` | the author forgot one, or wrote a shell command |
@@ -100,6 +101,7 @@ pub(crate) fn check(definition: &Definition) -> Vec<Problem> {
     for tool in &definition.tools {
         check_tool(tool, &mut |message| warnings.push(Problem { place: tool.source.place.clone(), message }));
     }
+    check_write_grants(definition, &mut warnings);
     for resource in &definition.resources {
         let message = check_resource(resource);
         warnings.extend(message.map(|message| Problem { place: resource.source.place.clone(), message }));
@@ -191,6 +193,43 @@ fn may_read(grants: &Grants, program: &Path) -> bool {
         }
         real.starts_with(grant.canonicalize().as_deref().unwrap_or(grant))
     })
+}
+
+/// Reports `write` grants by which a program could replace what runs outside its sandbox.
+fn check_write_grants(definition: &Definition, warnings: &mut Vec<Problem>) {
+    let tools = definition.tools.iter();
+    let programs = tools.clone().filter_map(|tool| {
+        let path = program::find(tool.program.argv.program()).ok()?;
+        Some((path, Some(tool.tool.name.as_str())))
+    });
+    let runs: Vec<_> = definition.sources.iter().map(|file| (file.clone(), None)).chain(programs).collect();
+    for tool in tools {
+        for (at, grant) in tool.program.sandbox.iter().flat_map(|grants| &grants.write).enumerate() {
+            let name = Some(tool.tool.name.as_str());
+            let covered = runs.iter().find(|(path, owner)| *owner != name && is_below(path, grant));
+            let Some((path, owner)) = covered else { continue };
+            let what = owner.map_or_else(
+                || "a definition file".to_owned(),
+                |owner| format!("the program of the tool `{owner}`"),
+            );
+            let mut place = tool.source.place.clone();
+            place.pointer.push_str(&format!("/sandbox/write/{at}"));
+            let message = format!(
+                "the program could replace {}, {what}, and so change what runs outside its sandbox: grant \
+                 another folder",
+                path.display()
+            );
+            warnings.push(Problem { place, message });
+        }
+    }
+}
+
+/// Whether a grant contains a file, or the symbolic link that the path ends with.
+fn is_below(path: &Path, grant: &Path) -> bool {
+    let Ok(grant) = grant.canonicalize() else { return false };
+    let parent = path.parent().and_then(|folder| folder.canonicalize().ok());
+    let link = parent.and_then(|folder| Some(folder.join(path.file_name()?)));
+    link.into_iter().chain(path.canonicalize()).any(|path| path.starts_with(&grant))
 }
 
 /// Adds the findings of the recommended lint rules, at the line of their tool.

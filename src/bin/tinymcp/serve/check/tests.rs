@@ -104,6 +104,36 @@ fn warnings_name_the_cure() {
 }
 
 #[test]
+fn grants_to_replace_what_runs_elsewhere_are_reported() {
+    let text = r#"{
+        "tools": {
+            "a": {"description": "Has a program", "run": ["./bin/link"]},
+            "b": {"description": "Writes", "run": ["./own/script"],
+                  "sandbox": {"read": ["system"], "write": ["data", "bin", "own", "script", "."]}}
+        }
+    }"#;
+    let folder = Folder::new("grants", text);
+    let at = |name: &str| folder.0.join(name);
+    for name in ["bin", "own", "data"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    for name in ["script", "own/script"] {
+        fs::write(at(name), "#!/bin/sh\n").unwrap();
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    std::os::unix::fs::symlink("../script", at("bin/link")).unwrap();
+    let mut warnings = folder.warnings();
+    warnings.retain(|warning| warning.contains("could replace"));
+    let why = "and so change what runs outside its sandbox: grant another folder";
+    let expected = [
+        format!("/1: the program could replace bin/link, the program of the tool `a`, {why}"),
+        format!("/3: the program could replace bin/link, the program of the tool `a`, {why}"),
+        format!("/4: the program could replace f.json, a definition file, {why}"),
+    ];
+    assert_eq!(warnings, expected.map(|line| format!("f.json:4: /tools/b/sandbox/write{line}")));
+}
+
+#[test]
 fn values_that_cannot_begin_with_a_dash_give_no_warning() {
     for input in [
         r#"{"x": "integer 0..8"}"#,
