@@ -101,7 +101,7 @@ def server(path):
     return resident, anonymous, threads, peak
 
 
-ANSWER = """while read -r call; do echo '{{"result": "hello"}}'; done"""
+ANSWER = """while read -r call; do id=${{call#*:}}; echo '{{"id": '${{id%%,*}}', "result": "hello"}}'; done"""
 DEFINITION = {
     "tools": {
         "greet": {"description": "Says hello", "run": ["/bin/echo", "hello"]},

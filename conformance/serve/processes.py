@@ -5,11 +5,12 @@ print without end, ignore SIGTERM, leave children. Each call must have one respo
 afterwards the server has no child, no more threads and descriptors than before, and the same memory. Then a session
 with calls of workers that die, hang, print other things than responses: afterwards it has no other children than idle
 workers. Then clients that end while calls of both kinds run: the server must end, too, and all processes that it
-started.
+started. Then a process that stays although it was killed: other calls must not wait for it.
 
 A process belongs to a run by a variable of its environment. This program adopts orphans, so it sees all of them.
 """
 
+import ctypes
 import json
 import os
 import random
@@ -20,7 +21,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from served import Definition, arguments, become_subreaper, children, descriptors, marked, reap, until
+from served import Definition, arguments, become_subreaper, children, descriptors, marked, read, reap, until
 
 from peers import notification
 
@@ -61,13 +62,14 @@ ENDING = {"quick", "fail", "detach", "lines", "killed", "unread"}
 
 # What a worker does with a call of the tool of this name. All are one program, whose processes the tools share.
 WORKER = {
-    "answer": """echo '{"result": "done"}'""",
-    "refuse": """echo '{"error": "wrong"}'""",
-    "late": """echo '{"id": 0, "result": "late"}'; echo '{"result": "done"}'""",
-    "reports": """for i in 1 2 3 4 5; do echo "{\\"progress\\": $i}"; done; echo '{"result": "done"}'""",
-    "family": """sleep 1000 & echo '{"result": "done"}'""",
-    "then_end": """echo '{"result": "done"}'; exit""",
-    "twice": """echo "{\\"id\\": $id, \\"result\\": \\"done\\"}"; echo "{\\"id\\": $id, \\"result\\": \\"again\\"}\"""",
+    "answer": "finish",
+    "refuse": """answer '"error": "wrong"'""",
+    "late": """echo '{"id": 0, "result": "late"}'; finish""",
+    "reports": """for i in 1 2 3 4 5; do answer "\\"progress\\": $i"; done; finish""",
+    "family": "sleep 1000 & finish",
+    "then_end": "finish; exit",
+    "twice": """finish; answer '"result": "again"'""",
+    "nameless": """echo '{"result": "done"}'""",
     "end": "exit 3",
     "crash": "kill -9 $$",
     "garbage": "echo garbage",
@@ -76,7 +78,7 @@ WORKER = {
     "shut": "exec >&-; sleep 1000",
     "hang": "sleep 1000",
     "deaf_hang": "trap '' TERM INT HUP; while :; do sleep 0.05; done",
-    "late_input": "sleep 0.05; echo '{\"result\": \"done\"}'",
+    "late_input": "sleep 0.05; finish",
 }
 ANSWERING = {"answer", "late", "reports", "family", "twice", "late_input"}
 # May come to a worker that is about to end; background programs may end in time.
@@ -102,7 +104,10 @@ def tools(mark, random):
 
 def workers(mark, random):
     cases = "".join(f"*'\"tool\":\"{name}\"'*) {action};; " for name, action in WORKER.items())
-    script = f'while read -r call; do id=${{call#*:}}; id=${{id%%,*}}; case $call in {cases}esac; done'
+    script = (
+        """answer() { echo "{\\"id\\": $id, $1}"; }; finish() { answer '"result": "done"'; }; """
+        f"while read -r call; do id=${{call#*:}}; id=${{id%%,*}}; case $call in {cases}esac; done"
+    )
     offered = {}
     for name in WORKER:
         offered[name] = {
@@ -322,6 +327,56 @@ def client_end(options, random, end):
     assert not left, f"{end}: left behind: {left}"
 
 
+PTRACE_SEIZE = 0x4206
+# Seconds for calls beside the stuck process. A call that waits for it as long as the server does may need all of them.
+BESIDE = 30
+
+
+def stuck(options, random):
+    """An orphan that is killed and does not exit: it has a tracer that does not wait for it."""
+    mark = f"stuck-{os.getpid()}-{random.getrandbits(64):x}"
+    offered = tools(mark, random)
+    # The folder of a program is that of its definition.
+    script = "setsid sleep 1000 <&- >&- 2>&- & until [ -e go ]; do sleep 0.05; done"
+    leave = offered["leave"] | {"run": ["/bin/sh", "-c", script], "timeout": 60}
+    definition = Definition({"quick": offered["quick"], "leave": leave})
+    go = definition.path.with_name("go")
+    server = definition.serve(options.programs)
+    session = Session(server, random)
+    session.call("leave", cancel=False)
+    orphan = []
+
+    def started():
+        orphan[:] = [int(line.split()[0]) for line in marked(mark) if line.split()[1:] == ["sleep", "1000"]]
+        return not orphan
+
+    assert not until(started, PATIENCE), "no process that leaves its group"
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    if libc.ptrace(PTRACE_SEIZE, orphan[0], None, None) != 0:
+        print(f"processes  no stuck process: ptrace: {os.strerror(ctypes.get_errno())}")
+    else:
+        go.touch()
+        # Killed, and not reaped.
+        assert not until(lambda: b") Z " not in read(orphan[0], "stat"), PATIENCE), "the orphan is not killed"
+        began = time.monotonic()
+        for _ in range(20):
+            session.call("quick", cancel=False)
+            session.settle(1)
+        session.settle(0)
+        seconds = time.monotonic() - began
+        assert seconds < BESIDE, f"calls beside a stuck process took {seconds:.0f} s"
+        os.waitpid(orphan[0], 0)
+        print(f"processes  20 calls beside a stuck process: {seconds:.1f} s")
+    go.touch()
+    # The next end of a program reaps it.
+    session.call("quick", cancel=False)
+    session.settle(0)
+    left = until(lambda: children(server.pid), PATIENCE)
+    assert not left, f"left behind: {left}"
+    server.end()
+
+
 def alive(pid):
     """A process that lives, after its zombie was reaped in case it is ours."""
     try:
@@ -348,6 +403,7 @@ def main():
         for _ in pool.map(lambda end: client_end(options, *end), ends):
             pass
     print(f"processes  {count} clients ended while {AT_END} calls ran: nothing left; {time.monotonic() - began:.0f} s")
+    stuck(options, choice)
 
 
 if __name__ == "__main__":

@@ -8,4 +8,4 @@ import sys
 for line in sys.stdin:
     call = json.loads(line)
     words = len(call["arguments"]["text"].split())
-    print(json.dumps({"result": {"words": words, "process": os.getpid()}}), flush=True)
+    print(json.dumps({"id": call["id"], "result": {"words": words, "process": os.getpid()}}), flush=True)

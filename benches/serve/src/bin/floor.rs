@@ -21,7 +21,9 @@ const TEXT: &[u8] = b"\"text\":\"";
 fn main() -> io::Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("worker") => lines(&mut |line, out| {
-            out.extend_from_slice(b"{\"result\":\"");
+            out.extend_from_slice(b"{\"id\":");
+            out.extend_from_slice(id(line));
+            out.extend_from_slice(b",\"result\":\"");
             out.extend_from_slice(text(line));
             out.extend_from_slice(b"\"}\n");
             Ok(())
@@ -100,6 +102,12 @@ fn lines(each: &mut dyn FnMut(&[u8], &mut Vec<u8>) -> io::Result<()>) -> io::Res
 
 fn is_call(line: &[u8]) -> bool {
     line.windows(TEXT.len()).any(|part| part == TEXT)
+}
+
+/// Returns the number of a call.
+fn id(line: &[u8]) -> &[u8] {
+    let rest = line.strip_prefix(b"{\"id\":").unwrap_or_default();
+    &rest[..scan(rest, b',').unwrap_or(rest.len())]
 }
 
 /// Returns the text of a call, whose characters need no escapes.

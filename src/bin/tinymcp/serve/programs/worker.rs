@@ -3,12 +3,13 @@
 //! | line | direction |
 //! |---|---|
 //! | `{"id": N, "tool": "NAME", "arguments": {…}}` | to the program |
-//! | `{"progress": N, "total": N, "message": "…"}` | from it, any number of times |
-//! | `{"result": VALUE}` | from it: a string is text, another value is structured content |
-//! | `{"error": "TEXT"}` | from it: the call failed; the process stays |
+//! | `{"id": N, "progress": N, "total": N, "message": "…"}` | from it, any number of times |
+//! | `{"id": N, "result": VALUE}` | from it: a string is text, others are structured content |
+//! | `{"id": N, "error": "TEXT"}` | from it: the call failed; the process stays |
 //!
-//! A line of the program may have the `id` of its call. With another `id` it belongs to an earlier
-//! call and is dropped. A process that has written anything since its last response is replaced.
+//! A line with another `id` than that of the call belongs to an earlier call and is dropped;
+//! without `id` it is invalid. So no second or late response counts for the next call. A process that
+//! wrote anything between two calls is replaced.
 //!
 //! A process gets one call at a time. It starts when a call needs it and then stays. Tools with the
 //! same program, environment, folder and sandbox share their processes. Standard error goes to the
@@ -225,8 +226,8 @@ impl Pool {
         deadline: Instant,
         places: &WaitingPlaces,
     ) -> Result<Lease<'_>, ToolError> {
-        let mut state = lock(&self.state);
         let mut place = None;
+        let mut state = lock(&self.state);
         loop {
             if let Some(mut worker) = state.idle.pop() {
                 if worker.is_ready() {
@@ -388,9 +389,15 @@ struct Worker {
 impl Worker {
     /// Returns whether the process runs and has written nothing since its last response.
     fn is_ready(&mut self) -> bool {
-        let silent =
-            matches!(self.stdout.read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-        silent && self.buffer.is_empty() && !self.group.exited()
+        let silent = match self.stdout.read(&mut [0]) {
+            Ok(0) => return false,
+            Ok(_) => false,
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock && self.buffer.is_empty(),
+        };
+        if !silent {
+            log("a worker wrote something after its response; it is replaced");
+        }
+        silent && !self.group.exited()
     }
 
     /// Ends the process with a warning.
@@ -497,7 +504,10 @@ impl Worker {
         if root.kind() != Kind::Object {
             return Err(invalid(&line, "not an object"));
         }
-        if root.get("id").is_some_and(|id| id.as_f64() != Some(self.id.into())) {
+        let Some(id) = root.get("id") else {
+            return Err(invalid(&line, "no `id`; repeat that of the call"));
+        };
+        if id.as_f64() != Some(self.id.into()) {
             log("a worker wrote a line with the `id` of another call; it is dropped");
             self.doc = Some(doc);
             return Ok(None);

@@ -247,9 +247,11 @@ fn results_that_do_not_fit_the_schema_are_errors() {
             r#""{name}": {{"description": "d", "output": "json", "run": ["printf", "%s", "{printed}"], {schema}}}"#
         )
     };
-    let worker = format!(
-        r#""worker": {{"description": "d", "worker": ["/bin/sh", "-c", "while read line; do echo \"$0\"; done", "{{{{\"result\": {{{{\"a\": \"x\"}}}}}}}}"], {schema}}}"#
-    );
+    let script =
+        r#"while read line; do id=${line#*:}; echo "{\"id\": ${id%%,*}, \"result\": {\"a\": \"x\"}}"; done"#;
+    let script = script.replace('{', "{{").replace('}', "}}").replace('\\', "\\\\").replace('"', "\\\"");
+    let worker =
+        format!(r#""worker": {{"description": "d", "worker": ["/bin/sh", "-c", "{script}"], {schema}}}"#);
     let tools = [tool("fits", r#"{"a": 1}"#), tool("string", r#"{"a": "x"}"#), tool("missing", "{}"), worker];
     let mut fixture = Fixture::new("tool-schema", &tools.join(","));
     let answer = fixture.call_with("fits", "{}", "", "{}");

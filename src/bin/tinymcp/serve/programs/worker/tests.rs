@@ -12,31 +12,37 @@ use crate::serve::read;
 /// A program that executes the argument `do`, and otherwise reports its process id.
 const PROGRAM: &str = r#"
 say() { printf '%s\n' "$1"; }
+answer() { say "{\"id\": $id, $1}"; }
 while IFS= read -r line; do
+    id=${line#*:}
+    id=${id%%,*}
+    if [ -n "$again" ]; then say "$again"; again=; fi
     case $line in
-    *'"do":"text"'*) say '{"result": "a\ttext"}' ;;
-    *'"do":"value"'*) say '{"result": {"n": [1, 2]}}' ;;
-    *'"do":"error"'*) say '{"error": "no water"}' ;;
+    *'"do":"text"'*) answer '"result": "a\ttext"' ;;
+    *'"do":"value"'*) answer '"result": {"n": [1, 2]}' ;;
+    *'"do":"error"'*) answer '"error": "no water"' ;;
     *'"do":"progress"'*)
-        say '{"progress": 1, "total": 2, "message": "half"}'
-        say '{"progress": 2}'
-        say '{"result": "done"}' ;;
+        answer '"progress": 1, "total": 2, "message": "half"'
+        answer '"progress": 2'
+        answer '"result": "done"' ;;
     *'"do":"late"'*)
-        id=${line#*:}
         say '{"id": 99, "progress": 1}'
         say '{"id": 99, "result": "old"}'
         say '{"id": 99, "error": "old"}'
-        say "{\"id\": ${id%%,*}, \"result\": \"new\"}" ;;
+        answer '"result": "new"' ;;
     *'"do":"end"'*) exit 7 ;;
     *'"do":"noise"'*) say 'oops' ;;
     *'"do":"list"'*) say '[1]' ;;
-    *'"do":"other"'*) say '{"answer": 1}' ;;
+    *'"do":"nameless"'*) say '{"result": 1}' ;;
+    *'"do":"other"'*) answer '"answer": 1' ;;
     *'"do":"long"'*) head -c 5000000 /dev/zero ;;
-    *'"do":"twice"'*) say '{"result": 1}'; say '{"result": 2}' ;;
+    *'"do":"twice"'*) answer '"result": 1'; answer '"result": 2' ;;
+    *'"do":"again"'*) again="{\"id\": $id, \"result\": \"again\"}"; answer '"result": "once"' ;;
+    *'"do":"nameless_again"'*) again='{"result": "again"}'; answer '"result": "once"' ;;
     *'"do":"hang"'*) sleep 1000 & wait ;;
-    *'"do":"stderr"'*) say '{"result": 0}'; head -c 1000000 /dev/zero | tr '\0' '\n' >&2; : > "$1" ;;
-    *'"do":"length"'*) say "{\"result\": ${#line}}" ;;
-    *) say "{\"result\": $$}" ;;
+    *'"do":"stderr"'*) answer '"result": 0'; head -c 1000000 /dev/zero | tr '\0' '\n' >&2; : > "$1" ;;
+    *'"do":"length"'*) answer "\"result\": ${#line}" ;;
+    *) answer "\"result\": $$" ;;
     esac
 done
 "#;
@@ -46,13 +52,13 @@ struct Fixture {
     processes: Arc<Processes>,
     workers: Workers,
     rests: Rests,
+    places: WaitingPlaces,
     definition: Arc<ToolDefinition>,
     pool: Arc<Pool>,
 }
 
 impl Fixture {
     fn new(name: &str, members: &str) -> Fixture {
-    places: WaitingPlaces,
         let folder = Folder::new(name);
         fs::write(folder.0.join("program.sh"), PROGRAM).unwrap();
         let text = format!(
@@ -132,7 +138,8 @@ fn a_failed_process_is_replaced() {
         ("end", "the program exited with status 7 before it responded"),
         ("noise", "the program wrote an invalid line: expected a value: oops"),
         ("list", "the program wrote an invalid line: not an object: [1]"),
-        ("other", "invalid line: expected `result`, `error` or a number `progress`: {\\\"answer\\\": 1}"),
+        ("nameless", "invalid line: no `id`; repeat that of the call: {\\\"result\\\": 1}"),
+        ("other", "invalid line: expected `result`, `error` or a number `progress`: {\\\"id\\\": "),
         ("long", "the program wrote a line of more than 4194304 bytes"),
     ];
     for (what, expected) in table {
@@ -156,6 +163,18 @@ fn a_failed_process_is_replaced() {
     }
     assert_ne!(fixture.pid(), pid);
     assert_eq!(fixture.processes.count(), 1);
+}
+
+#[test]
+fn a_second_answer_is_never_that_of_the_next_call() {
+    let fixture = Fixture::new("worker-again", r#""concurrency": 1"#);
+    // The second answer is written after the next call, so no look before that call finds it.
+    assert_eq!(fixture.call("again").unwrap().texts(), "once");
+    assert_eq!(fixture.call("text").unwrap().texts(), "a\ttext");
+    assert_eq!(fixture.call("nameless_again").unwrap().texts(), "once");
+    let error = fixture.call("text").unwrap_err();
+    assert!(error.contains("no `id`"), "{error}");
+    assert_eq!(fixture.call("text").unwrap().texts(), "a\ttext");
 }
 
 #[test]
@@ -249,25 +268,6 @@ fn equal_programs_share_processes_up_to_the_concurrency() {
 }
 
 #[test]
-fn standard_error_of_an_idle_process_is_read() {
-    let fixture = Fixture::new("worker-stderr", r#""concurrency": 1"#);
-    fixture.call("stderr").unwrap();
-    let mark = fixture.folder.0.join("mark");
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !mark.exists() {
-        assert!(Instant::now() < deadline, "the process blocks");
-        std::thread::yield_now();
-    }
-}
-
-#[test]
-fn the_last_tool_of_a_program_ends_its_processes() {
-    let fixture = Fixture::new("worker-drop", r#""concurrency": 1"#);
-    fixture.pid();
-    let Fixture { folder, processes, workers, pool, .. } = fixture;
-    assert_eq!(processes.count(), 1);
-    drop(pool);
-#[test]
 fn few_calls_wait_for_processes_that_other_tools_have() {
     let mut fixture = Fixture::new("worker-places", r#""concurrency": 1"#);
     fixture.places = WaitingPlaces::new(1);
@@ -295,6 +295,25 @@ fn few_calls_wait_for_processes_that_other_tools_have() {
     fixture.pid();
 }
 
+#[test]
+fn standard_error_of_an_idle_process_is_read() {
+    let fixture = Fixture::new("worker-stderr", r#""concurrency": 1"#);
+    fixture.call("stderr").unwrap();
+    let mark = fixture.folder.0.join("mark");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !mark.exists() {
+        assert!(Instant::now() < deadline, "the process blocks");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_last_tool_of_a_program_ends_its_processes() {
+    let fixture = Fixture::new("worker-drop", r#""concurrency": 1"#);
+    fixture.pid();
+    let Fixture { folder, processes, workers, pool, .. } = fixture;
+    assert_eq!(processes.count(), 1);
+    drop(pool);
     assert_eq!(processes.count(), 0);
     drop((folder, workers));
 }
