@@ -434,7 +434,9 @@ pub(crate) fn describe(status: Option<ExitStatus>) -> String {
 
 /// Formats a time: `10 s`, `0.5 s`.
 pub(crate) fn seconds(time: Duration) -> String {
-    format!("{} s", time.as_secs_f64())
+    // Smaller than a floating-point number, whose formatter takes 20 kB.
+    let text = format!("{}.{:06}", time.as_secs(), time.subsec_micros());
+    format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 #[cfg(test)]
