@@ -46,7 +46,7 @@ def diagnosis(result, *parts):
 
 async def check_peer(session, peer):
     """Every check of one connected peer but its closing."""
-    client, check = peer.client, session.check
+    client = peer.client
 
     async def write(pin, value):
         said(await peer.call("gpio_write", {"pin": pin, "value": value}), f"pin {pin} is now {value}")
@@ -312,37 +312,12 @@ async def check_peer(session, peer):
             await write(21, 0)
             same(await peer.updates.next("the update of pin 21"), "gpio://pin/21", "the only update")
 
-    await check("connect", connect)
-    await check("tools-list", tools_list)
-    await check("tools-schemas", tools_schemas)
-    await check("resources-list", resources_list)
-    await check("templates-list", templates_list)
-    await check("prompts-list", prompts_list)
-    await check("call-text", call_text)
-    await check("call-structured", call_structured)
-    await check("call-bad-argument", call_bad_argument)
-    await check("call-is-error", call_is_error)
-    await check("unknown-tool", unknown_tool)
-    await check("progress", progress)
-    await check("defaults", defaults)
-    await check("parallel", parallel)
-    await check("cancel", cancel)
     accept = lambda sure: types.ElicitResult(action="accept", content={"sure": sure})  # noqa: E731
-    await check("elicit-accept", erase(accept(True), "all pins are 0", 0))
-    await check("elicit-unsure", erase(accept(False), "nothing was changed", 1))
-    await check("elicit-decline", erase(types.ElicitResult(action="decline"), "nothing was changed", 1))
-    await check("elicit-cancel", erase(types.ElicitResult(action="cancel"), "nothing was changed", 1))
-    await check("log", log)
-    await check("log-floor", log_floor)
-    await check("read-resource", read_resource)
-    await check("read-template", read_template)
-    await check("read-missing", read_missing)
-    await check("prompt-get", prompt_get)
-    await check("prompt-missing-argument", prompt_missing_argument)
-    await check("complete-prompt", complete_prompt)
-    await check("complete-template", complete_template)
-    await check("watch", watch)
-    await check("unwatch", unwatch)
+    elicit_accept = erase(accept(True), "all pins are 0", 0)
+    elicit_unsure = erase(accept(False), "nothing was changed", 1)
+    elicit_decline = erase(types.ElicitResult(action="decline"), "nothing was changed", 1)
+    elicit_cancel = erase(types.ElicitResult(action="cancel"), "nothing was changed", 1)
+    await session.check_all("board", locals())
 
 
 async def ended(_message):

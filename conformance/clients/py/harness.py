@@ -4,11 +4,13 @@ It knows results, timeouts and the wire log; it does not know what the board say
 is driven (`client.py`). A failing check also prints the wire lines that passed while it ran, indented.
 """
 
+import json
 import sys
 from pathlib import Path
 
 import anyio
 
+PLAN = Path(__file__).resolve().parent.parent / "plan.json"
 # Seconds.
 CHECK_TIMEOUT = 10
 # Longest run of wire lines shown for one failure, and longest line.
@@ -57,6 +59,12 @@ class Session:
         else:
             print(f"ok {self.name}/{name}")
         sys.stdout.flush()
+
+    async def check_all(self, server, checks):
+        """Runs the checks of a server in the order of the plan; those without a function here run elsewhere."""
+        for name in json.loads(PLAN.read_text(encoding="utf-8"))[server]["checks"]:
+            if body := checks.get(name.replace("-", "_")):
+                await self.check(name, body)
 
     def _lines(self):
         logs = self.folder.glob("wire-*.log")

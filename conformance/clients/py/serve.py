@@ -66,7 +66,7 @@ async def ended(message, timeout=8):
 
 async def check_peer(session, peer):
     """Every check of one connected peer but its closing."""
-    client, check, definition = peer.client, session.check, Definition(session)
+    client, definition = peer.client, Definition(session)
 
     async def write(state, value):
         said(await peer.call("write", {"state": state, "text": value}), "")
@@ -304,36 +304,11 @@ async def check_peer(session, peer):
             same({tool.name for tool in await tools()}, set(definition.entries("tools")), "tools")
             said(await peer.call("extra"), "extra\n")
 
-    await check("connect", connect)
-    await check("tools-list", tools_list)
-    await check("tools-schemas", tools_schemas)
-    await check("resources-list", resources_list)
-    await check("templates-list", templates_list)
-    await check("prompts-list", prompts_list)
-    await check("call-text", call_text)
-    await check("call-structured", call_structured)
-    await check("call-worker", call_worker)
-    await check("call-media", call_media)
-    await check("call-link", call_link)
-    await check("call-bad-argument", call_bad_argument)
-    await check("call-is-error", call_is_error)
-    await check("unknown-tool", unknown_tool)
-    await check("progress", progress)
-    await check("parallel", parallel)
-    await check("cancel", cancel)
-    accept = types.ElicitResult(action="accept", content={})
-    await check("elicit-accept", erase(accept, said, "", ""))
-    decline, close = types.ElicitResult(action="decline"), types.ElicitResult(action="cancel")
-    await check("elicit-decline", erase(decline, refused, "the user declined", "full"))
-    await check("elicit-cancel", erase(close, refused, "the user declined", "full"))
-    await check("read-resource", read_resource)
-    await check("read-template", read_template)
-    await check("read-missing", read_missing)
-    await check("prompt-get", prompt_get)
-    await check("prompt-missing-argument", prompt_missing_argument)
-    await check("watch", watch)
-    await check("unwatch", unwatch)
-    await check("list-changed", list_changed)
+    accept, decline = types.ElicitResult(action="accept", content={}), types.ElicitResult(action="decline")
+    elicit_accept = erase(accept, said, "", "")
+    elicit_decline = erase(decline, refused, "the user declined", "full")
+    elicit_cancel = erase(types.ElicitResult(action="cancel"), refused, "the user declined", "full")
+    await session.check_all("serve", locals())
 
 
 async def check_bare_peer(session, peer):

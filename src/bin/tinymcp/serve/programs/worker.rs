@@ -8,8 +8,8 @@
 //! | `{"id": N, "error": "TEXT"}` | from it: the call failed; the process stays |
 //!
 //! A line with another `id` than that of the call belongs to an earlier call and is dropped;
-//! without `id` it is invalid. So no second or late response counts for the next call. A process that
-//! wrote anything between two calls is replaced.
+//! without `id` it is invalid. So no second or late response counts for the next call. A process
+//! that wrote anything between two calls is replaced.
 //!
 //! A process gets one call at a time. It starts when a call needs it and then stays. Tools with the
 //! same program, environment, folder and sandbox share their processes. Standard error goes to the

@@ -14,7 +14,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use hmac_sha256::Hash;
 use tinymcp::{HttpServer, Server, TokenRefusal};
@@ -22,6 +22,7 @@ use tinymcp::{HttpServer, Server, TokenRefusal};
 use crate::Result;
 use crate::serve::files::open;
 use crate::serve::options::Options;
+use crate::serve::programs::group::lock;
 use crate::serve::run::log;
 
 /// Bytes of the largest file of tokens.
@@ -102,13 +103,13 @@ impl Tokens {
             }
             Err(error) => return log(&format!("{error}; the previous tokens stay valid")),
         };
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        *lock(&self.known) = known;
     }
 
     /// Compares in constant time for tokens of one number.
     fn principal(&self, token: &str) -> std::result::Result<String, TokenRefusal> {
         let hash = Hash::hash(token.as_bytes());
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.known);
         let mut found = None;
         for (other, name) in known.iter() {
             let difference = hash.iter().zip(other).fold(0, |difference, (a, b)| difference | (a ^ b));
