@@ -119,6 +119,7 @@ impl CallHost for Connection {
 
 impl Connection {
     pub(crate) fn new(core: Arc<Core>, sink: Arc<dyn ReplySink>) -> Connection {
+        let outbox = Outbox::new(&core.watchdog);
         Connection {
             core,
             sink,
@@ -131,7 +132,7 @@ impl Connection {
             missed: Mutex::default(),
             answering: AtomicUsize::new(0),
             reading: AtomicBool::new(false),
-            outbox: Outbox::default(),
+            outbox,
         }
     }
 
@@ -417,8 +418,8 @@ impl Connection {
         Some(job)
     }
 
-    /// Ends overdue calls with an error, and sends notifications that waited for a slow client.
-    /// Returns whether there are deadlines or notifications left.
+    /// Ends overdue calls with an error, and sends notifications that waited for a slow client and
+    /// messages that waited for a thread. Returns whether there are deadlines or messages left.
     pub(crate) fn check(&self, now: Instant) -> bool {
         let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
@@ -431,7 +432,7 @@ impl Connection {
             }
         }
         let missed = !lock(&self.missed).is_empty();
-        more || missed
+        self.outbox.start() || more || missed
     }
 
     #[cold]

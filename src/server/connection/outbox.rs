@@ -4,16 +4,22 @@
 //! order. Sinks that never block get them at once. Callers bound the queue: the watchdog posts at
 //! most one response for each call in flight, and changes are not posted while [`Outbox::busy`].
 //!
+//! If the system has no room for the thread, messages stay queued. The next message and each check
+//! of the watchdog try to start it again.
+//!
 //! # Invariants
-//! - `thread` is true while a sender thread will check the queue again before it ends.
-//! - The lock is never held across a send.
+//! - `thread` is true while a sender thread is being started or will check the queue again.
+//! - If `thread` is false and messages are queued, the watchdog is armed.
+//! - The lock is never held across a send. No caller sends to a sink that may block.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::era::Encoded;
+use crate::server::serve::watchdog::{TICK, Watchdog};
 use crate::sync::{Condition, lock};
 use crate::transport::ReplySink;
 
@@ -25,9 +31,11 @@ const STACK: usize = 64 << 10;
 const BUSY_BYTES: usize = 64 << 10;
 
 /// Queue of outgoing messages.
-#[derive(Default)]
 pub(crate) struct Outbox {
     shared: Arc<Shared>,
+    watchdog: Arc<Watchdog>,
+    /// Starts a thread that runs [`Shared::deliver`].
+    spawn: fn(Arc<Shared>) -> io::Result<()>,
 }
 
 #[derive(Default)]
@@ -44,6 +52,7 @@ struct State {
     thread: bool,
     sending: bool,
     closed: bool,
+    lost: bool,
 }
 
 struct Message {
@@ -54,6 +63,11 @@ struct Message {
 }
 
 impl Outbox {
+    /// `watchdog` calls [`Outbox::start`] in its checks.
+    pub(crate) fn new(watchdog: &Arc<Watchdog>) -> Outbox {
+        Outbox { shared: Arc::default(), watchdog: Arc::clone(watchdog), spawn }
+    }
+
     /// Queues whole frames.
     pub(crate) fn send(&self, to: &Arc<dyn ReplySink>, frames: Vec<u8>) {
         self.put(Message { to: Arc::clone(to), frames, answer: None });
@@ -79,11 +93,42 @@ impl Outbox {
             if left.is_zero() {
                 break;
             }
-            state = self.shared.changed.wait_for(state, left);
+            if state.thread {
+                state = self.shared.changed.wait_for(state, left);
+                continue;
+            }
+            drop(state);
+            if self.start() {
+                thread::sleep(left.min(TICK));
+            }
+            state = self.shared.state();
         }
         state.closed = true;
+        state.lost = !state.thread && !state.messages.is_empty();
         state.messages.clear();
         self.shared.changed.release(state);
+    }
+
+    /// Starts the sender thread if messages wait for one. Returns whether they still do.
+    pub(crate) fn start(&self) -> bool {
+        let mut state = self.shared.state();
+        if state.messages.is_empty() || std::mem::replace(&mut state.thread, true) {
+            return false;
+        }
+        drop(state);
+        if (self.spawn)(Arc::clone(&self.shared)).is_ok() {
+            return false;
+        }
+        let mut state = self.shared.state();
+        state.thread = false;
+        self.shared.changed.release(state);
+        self.watchdog.arm();
+        true
+    }
+
+    /// Returns whether [`Outbox::close`] dropped messages for want of a thread.
+    pub(crate) fn lost(&self) -> bool {
+        self.shared.state().lost
     }
 
     #[cold]
@@ -98,17 +143,18 @@ impl Outbox {
         }
         state.bytes += message.frames.len();
         state.messages.push_back(message);
-        if std::mem::replace(&mut state.thread, true) {
+        if state.thread {
             return self.shared.changed.release(state);
         }
         drop(state);
-        let shared = Arc::clone(&self.shared);
-        let thread = thread::Builder::new().name("mcp-post".to_owned()).stack_size(STACK);
-        if thread.spawn(move || shared.deliver(IDLE)).is_err() {
-            // The system has no room for a thread: this thread sends, although it may block.
-            self.shared.deliver(Duration::ZERO);
-        }
+        self.start();
     }
+}
+
+/// Starts a sender thread.
+fn spawn(shared: Arc<Shared>) -> io::Result<()> {
+    let thread = thread::Builder::new().name("mcp-post".to_owned()).stack_size(STACK);
+    thread.spawn(move || shared.deliver()).map(drop)
 }
 
 impl Drop for Outbox {
@@ -124,9 +170,9 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Sends queued messages until the queue was empty for `idle`.
+    /// Sends queued messages until the queue was empty for [`IDLE`].
     #[cold]
-    fn deliver(&self, idle: Duration) {
+    fn deliver(&self) {
         let mut last = Instant::now();
         let mut state = self.state();
         loop {
@@ -146,12 +192,126 @@ impl Shared {
                 state = self.state();
                 continue;
             }
-            let left = idle.saturating_sub(last.elapsed());
+            let left = IDLE.saturating_sub(last.elapsed());
             if state.closed || left.is_zero() {
                 state.thread = false;
                 return;
             }
             state = self.changed.wait_for(state, left);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+    use super::*;
+    use crate::transport::FrameSink;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// Sink whose senders block until the test receives the frames.
+    struct Rendezvous(SyncSender<Vec<u8>>);
+
+    impl FrameSink for Rendezvous {
+        fn send(&self, frames: &[u8]) {
+            // OK to ignore: the test is over.
+            let _ = self.0.send(frames.to_vec());
+        }
+
+        fn closed(&self) -> bool {
+            false
+        }
+
+        fn congested(&self) -> bool {
+            false
+        }
+
+        fn close(&self, _: Instant) {}
+    }
+
+    impl ReplySink for Rendezvous {}
+
+    fn sink() -> (Arc<dyn ReplySink>, Receiver<Vec<u8>>) {
+        let (sent, received) = sync_channel(0);
+        (Arc::new(Rendezvous(sent)), received)
+    }
+
+    fn outbox(spawn: fn(Arc<Shared>) -> io::Result<()>) -> Outbox {
+        Outbox { shared: Arc::default(), watchdog: Arc::new(Watchdog::new().unwrap()), spawn }
+    }
+
+    fn no_thread(_: Arc<Shared>) -> io::Result<()> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Runs `run` on another thread and returns its result, which must come in time.
+    fn in_time<R: Send + 'static>(run: impl FnOnce() -> R + Send + 'static) -> R {
+        let (done, result): (Sender<R>, _) = channel();
+        thread::spawn(move || done.send(run()));
+        result.recv_timeout(LONG).unwrap()
+    }
+
+    #[test]
+    fn without_a_thread_a_message_waits_for_the_next_attempt() {
+        static ROOM: AtomicBool = AtomicBool::new(false);
+        let outbox = outbox(|shared| match ROOM.load(Ordering::SeqCst) {
+            true => spawn(shared),
+            false => no_thread(shared),
+        });
+        let (sink, received) = sink();
+        let outbox = in_time(move || {
+            outbox.send(&sink, b"1\n".to_vec());
+            outbox.answer(&sink, b"2\n".to_vec(), Encoded::RESULT);
+            outbox
+        });
+        assert!(outbox.start(), "messages wait for a thread");
+        ROOM.store(true, Ordering::SeqCst);
+        assert!(!outbox.start(), "the thread is started");
+        assert_eq!(received.recv_timeout(LONG).unwrap(), b"1\n");
+        assert_eq!(received.recv_timeout(LONG).unwrap(), b"2\n");
+        outbox.close(Instant::now() + LONG);
+        assert!(!outbox.lost());
+    }
+
+    #[test]
+    fn queued_messages_count_as_unread_without_a_thread() {
+        let outbox = outbox(no_thread);
+        let (sink, _received) = sink();
+        let outbox = in_time(move || {
+            outbox.send(&sink, vec![b'x'; BUSY_BYTES]);
+            outbox
+        });
+        assert!(outbox.busy());
+    }
+
+    #[test]
+    fn closing_starts_the_thread_again_and_reports_lost_messages() {
+        static ATTEMPTS: AtomicUsize = AtomicUsize::new(0);
+        let late = outbox(|shared| match ATTEMPTS.fetch_add(1, Ordering::SeqCst) {
+            0..3 => no_thread(shared),
+            _ => spawn(shared),
+        });
+        let (to, received) = sink();
+        let closing = thread::spawn(move || {
+            late.send(&to, b"1\n".to_vec());
+            late.close(Instant::now() + LONG);
+            late.lost()
+        });
+        assert_eq!(received.recv_timeout(LONG).unwrap(), b"1\n");
+        assert!(!closing.join().unwrap());
+
+        let never = outbox(no_thread);
+        let (to, _received) = sink();
+        let lost = in_time(move || {
+            never.send(&to, b"1\n".to_vec());
+            never.close(Instant::now());
+            never.lost()
+        });
+        assert!(lost);
     }
 }

@@ -125,6 +125,9 @@ fn all_sent(conn: &Connection, ended: Ended) -> Result<(), Error> {
     match conn.sink.failure() {
         Some(error) if ended == Ended::Stopped && error.kind() == std::io::ErrorKind::TimedOut => Ok(()),
         Some(error) => Err(Error::new(ErrorKind::Io, "the responses cannot be written").with_source(error)),
+        None if conn.outbox.lost() => {
+            Err(Error::new(ErrorKind::Limit, "the last messages were not sent: no thread could be started"))
+        }
         None => Ok(()),
     }
 }
