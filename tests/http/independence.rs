@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tinymcp::{Limits, Server, Tool, json::Json};
+use tinymcp::{Level, Limits, Server, Tool, json::Json};
 
 use crate::client::{Answer, PATIENCE, Served, request, serve, serve_with, server, stage};
 
@@ -157,4 +157,49 @@ fn a_batch_whose_calls_are_all_cancelled_ends() {
             assert!(!ended.raw_rest().windows(6).any(|bytes| bytes == b"result"));
         });
     }
+}
+
+/// A server with an inline tool that logs more than sockets and backlog hold.
+fn flooding() -> Served {
+    let mut limits = Limits::default();
+    limits.http.stall_timeout = 100 * PATIENCE;
+    limits.backlog_bytes = 64 << 10;
+    let mut server = Server::new("flooding", "1");
+    server.limits(limits).logging();
+    server
+        .inline_tool(Tool::new("flood"), |ctx, ()| {
+            let line = "x".repeat(64 << 10);
+            for _ in 0..128 {
+                ctx.log(Level::Error, None, line.as_str())?;
+            }
+            Ok("logged")
+        })
+        .unwrap()
+        .inline_tool(Tool::new("hello"), |_, ()| Ok("hello"))
+        .unwrap();
+    serve_with(server, |http| http)
+}
+
+#[test]
+fn a_client_that_does_not_read_an_inline_tool_stops_no_other() {
+    let served = flooding();
+    let session = served.open("2025-11-25", json!({}));
+    // Both return when the head has arrived; nothing else is read.
+    let mut in_session = served.ask(&session, 1, "tools/call", json!({"name": "flood"}));
+    assert_eq!(served.call("hello", json!({})).status, 200);
+    let alone = served.call("flood", json!({}));
+    assert_eq!(served.ask(&session, 2, "ping", json!({})).status, 200);
+
+    // Both streams are closed before the result.
+    assert!(alone.rest().iter().all(|event| event.message()["method"] == "notifications/message"));
+    let mut last = in_session.event().unwrap();
+    while let Some(event) = in_session.event() {
+        assert!(event.data.is_empty() || event.message()["method"] == "notifications/message");
+        last = event;
+    }
+    // In a session the client reconnects and gets the rest.
+    let last = last.id.unwrap();
+    let fields = [("Mcp-Session-Id", &*session), ("Accept", "text/event-stream"), ("Last-Event-ID", &*last)];
+    let rest = served.send("GET", "/mcp", &fields, "").rest();
+    assert_eq!(rest.last().unwrap().message()["result"]["content"][0]["text"], "logged");
 }

@@ -167,6 +167,7 @@ impl EventLoop {
     /// # Errors
     /// Waiting failed; every connection has been closed.
     pub(crate) fn run(&mut self) -> Result<(), Error> {
+        self.context.shared.loop_thread.get_or_init(|| std::thread::current().id());
         while !self.finished {
             self.turn()?;
         }

@@ -69,7 +69,8 @@ impl Responder {
 
     /// Sends an event. Waits while the peer's backlog is full, for `HttpLimits::stall_timeout` at
     /// most; then the stream is aborted. It is aborted at once while half as many threads as there
-    /// are workers wait already. Returns `false` if the stream is over.
+    /// are workers wait already, and on the thread of the event loop if the socket does not accept
+    /// enough now. Returns `false` if the stream is over.
     ///
     /// For the thread of a handler; others use [`try_send_event`](Self::try_send_event).
     pub(crate) fn send_event(&self, bytes: &[u8]) -> bool {

@@ -9,11 +9,13 @@
 //!   by one response that is larger by itself.
 //! - A connection is in the list of notified slots at most once, so the list has a bound.
 //! - The state is locked across non-blocking system calls only.
+//! - The thread of the event loop never waits for a peer: it writes the queued bytes of all peers.
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use super::chunk_buffer::ChunkBuffer;
@@ -34,6 +36,8 @@ pub(super) struct Shared {
     /// read cannot occupy them all.
     max_blocked: usize,
     blocked: AtomicUsize,
+    /// Thread of the event loop.
+    pub loop_thread: OnceLock<ThreadId>,
     waker: mio::Waker,
     /// Slots of connections that the loop must advance.
     notified: Mutex<Vec<usize>>,
@@ -92,6 +96,7 @@ impl Shared {
             backlog_bytes: limits.backlog_bytes,
             max_blocked: limits.workers / 2,
             blocked: AtomicUsize::new(0),
+            loop_thread: OnceLock::new(),
             waker,
             notified: Mutex::default(),
             wake_pending: AtomicBool::new(false),
@@ -271,7 +276,8 @@ impl SocketWriter {
     }
 
     /// Waits until the backlog of an event stream has space for `bytes` more. Returns `false` if
-    /// the connection closes first, the deadline passes, or enough threads are blocked already.
+    /// the connection closes first, the deadline passes, or enough threads are blocked already. On
+    /// the thread of the event loop this does not wait, but writes as much as the socket accepts.
     pub(super) fn wait_for_space<'w>(
         &self,
         mut state: MutexGuard<'w, State>,
@@ -281,6 +287,11 @@ impl SocketWriter {
         let mut has_space = self.has_space(&state, bytes);
         if has_space {
             return (state, true);
+        }
+        if self.shared.loop_thread.get() == Some(&thread::current().id()) {
+            self.flush(&mut state);
+            has_space = self.has_space(&state, bytes);
+            return (state, has_space);
         }
         let may_block = self.shared.blocked.fetch_add(1, Ordering::Relaxed) < self.shared.max_blocked;
         while may_block && !has_space && state.socket.is_some() && !state.peer_closed {
