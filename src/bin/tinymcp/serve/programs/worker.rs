@@ -28,7 +28,9 @@
 //! result or an `error` line resets the pause. A process that ends while it is idle is replaced.
 //!
 //! # Shutdown
-//! The input of the processes is closed and they get SIGTERM; SIGKILL follows after [`TERM`].
+//! The input of the processes is closed and they get SIGTERM; SIGKILL follows after [`TERM`]. The
+//! last tool of a program may be dropped by any thread, such as the one that reads messages. So a
+//! thread of its own waits for the end of processes that no tool uses any longer.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -47,7 +49,7 @@ use super::output::{Rests, Rules, describe, seconds};
 use super::process::{CHECK, Caller, Launch, TERM, start_error};
 use super::program_log::WorkerLog;
 use crate::serve::definition::{Output, ToolDefinition};
-use crate::serve::run::log;
+use crate::serve::run::{log, spawn};
 use crate::serve::tool::{WaitingPlaces, busy};
 
 /// Longest line of a program.
@@ -63,6 +65,8 @@ const SHOWN: usize = 200;
 /// Checks for the exit of a process whose standard error has ended, and the time between them.
 const REAP_ATTEMPTS: u32 = 20;
 const REAP_PAUSE: Duration = Duration::from_millis(1);
+/// Stack of the thread that waits for processes to end.
+const STACK: usize = 128 << 10;
 /// Bytes of one read. They are on the stack of each thread that handles calls, and stay resident.
 const CHUNK: usize = 4 << 10;
 
@@ -71,6 +75,15 @@ const CHUNK: usize = 4 << 10;
 pub(crate) struct Workers {
     pools: Mutex<Vec<Weak<Pool>>>,
     log: Arc<WorkerLog>,
+    ending: Arc<Mutex<Ending>>,
+}
+
+/// Processes that were requested to end and have not ended yet.
+#[derive(Default)]
+struct Ending {
+    workers: Vec<Worker>,
+    /// A thread waits for processes and will check `workers` again.
+    thread: bool,
 }
 
 impl Workers {
@@ -86,6 +99,7 @@ impl Workers {
             launch: Arc::clone(launch),
             processes: Arc::clone(processes),
             log: Arc::clone(&self.log),
+            ending: Arc::clone(&self.ending),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -99,19 +113,39 @@ impl Workers {
         for pool in lock(&self.pools).iter().filter_map(Weak::upgrade) {
             idle.append(&mut lock(&pool.state).idle);
         }
-        end_all(idle);
+        request_end(&mut idle);
+        wait_and_kill(idle);
     }
 }
 
-/// Requests processes to end, then kills them.
-fn end_all(mut workers: Vec<Worker>) {
-    for worker in &mut workers {
+/// Requests processes to end.
+fn request_end(workers: &mut [Worker]) {
+    for worker in workers {
         worker.stdin = None;
         worker.group.signal(Signal::TERM);
     }
+}
+
+/// Gives processes time to end, then kills them.
+fn wait_and_kill(workers: Vec<Worker>) {
     let deadline = Instant::now() + TERM;
     for worker in &workers {
         worker.group.wait(deadline.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// Body of the thread: waits for processes until there are no more.
+fn wait_for_all(ending: &Mutex<Ending>) {
+    loop {
+        let workers = {
+            let mut ending = lock(ending);
+            ending.thread = !ending.workers.is_empty();
+            std::mem::take(&mut ending.workers)
+        };
+        if workers.is_empty() {
+            return;
+        }
+        wait_and_kill(workers);
     }
 }
 
@@ -121,6 +155,7 @@ pub(crate) struct Pool {
     launch: Arc<Launch>,
     processes: Arc<Processes>,
     log: Arc<WorkerLog>,
+    ending: Arc<Mutex<Ending>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -139,7 +174,26 @@ struct State {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        end_all(std::mem::take(&mut lock(&self.state).idle));
+        let mut idle = std::mem::take(&mut lock(&self.state).idle);
+        if idle.is_empty() {
+            return;
+        }
+        request_end(&mut idle);
+        let mut ending = lock(&self.ending);
+        ending.workers.append(&mut idle);
+        if std::mem::replace(&mut ending.thread, true) {
+            return;
+        }
+        drop(ending);
+        let ending = Arc::clone(&self.ending);
+        if spawn("serve-end", STACK, Box::new(move || wait_for_all(&ending))).is_err() {
+            // Without a thread the processes are killed now.
+            let mut ending = lock(&self.ending);
+            ending.thread = false;
+            let workers = std::mem::take(&mut ending.workers);
+            drop(ending);
+            drop(workers);
+        }
     }
 }
 

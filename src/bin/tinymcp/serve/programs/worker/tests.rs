@@ -41,6 +41,7 @@ while IFS= read -r line; do
     *'"do":"nameless_again"'*) again='{"result": "again"}'; answer '"result": "once"' ;;
     *'"do":"hang"'*) sleep 1000 & wait ;;
     *'"do":"stderr"'*) answer '"result": 0'; head -c 1000000 /dev/zero | tr '\0' '\n' >&2; : > "$1" ;;
+    *'"do":"stay"'*) trap '' TERM; answer "\"result\": $$"; while :; do sleep 1000; done ;;
     *'"do":"length"'*) answer "\"result\": ${#line}" ;;
     *) answer "\"result\": $$" ;;
     esac
@@ -307,6 +308,15 @@ fn standard_error_of_an_idle_process_is_read() {
     }
 }
 
+/// Waits until no process runs.
+fn await_end(processes: &Processes) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while processes.count() > 0 {
+        assert!(Instant::now() < deadline, "the process does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn the_last_tool_of_a_program_ends_its_processes() {
     let fixture = Fixture::new("worker-drop", r#""concurrency": 1"#);
@@ -314,6 +324,23 @@ fn the_last_tool_of_a_program_ends_its_processes() {
     let Fixture { folder, processes, workers, pool, .. } = fixture;
     assert_eq!(processes.count(), 1);
     drop(pool);
-    assert_eq!(processes.count(), 0);
+    await_end(&processes);
     drop((folder, workers));
+}
+
+#[test]
+fn the_end_of_a_tool_does_not_wait_for_its_processes() {
+    // A slow machine may kill the process before the test looks at it.
+    let pid = (0..20).find_map(|_| {
+        let fixture = Fixture::new("worker-stays", r#""concurrency": 1"#);
+        let pid = fixture.call("stay").unwrap().structured.unwrap().as_str().to_owned();
+        let Fixture { pool, processes, folder: _folder, .. } = fixture;
+        drop(pool);
+        let runs = processes.count() == 1;
+        // Shutdown kills it at once.
+        processes.stop();
+        await_end(&processes);
+        runs.then_some(pid)
+    });
+    assert!(pid.is_some_and(|pid| ended(&pid)), "dropping the tool waited for the end of its process");
 }
