@@ -86,7 +86,7 @@ pub use model::task::{Task, TaskStatus};
 pub use model::uri_template::{TemplateError, TemplateErrorKind, UriTemplate, Variables};
 pub use model::{CacheHint, Change, ClientCapabilities, Level, ServerCapabilities};
 pub use server::{
-    Arguments, CompletionRequest, Context, Handle, LocalServer, SchemaCheck, SchemaCompiler, Server,
+    Arguments, Changes, CompletionRequest, Context, Handle, LocalServer, SchemaCheck, SchemaCompiler, Server,
     ToolArguments, ToolError, ToolResult,
 };
 #[cfg(feature = "http-server")]

@@ -2,26 +2,26 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::era::meta;
 use crate::error::{Error, ErrorKind};
 use crate::json::Json;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput};
-use crate::model::uri_template::{Variables, unencoded};
+use crate::model::uri_template::Variables;
 use crate::model::{Change, CompletionKind, Level};
 
-use super::call::Handled;
+use super::changes::{self, Changes};
 use super::context::Context;
-use super::handler::{self, ToolArguments, ToolResult};
+use super::handler::{ToolArguments, ToolResult};
 use super::redact;
-use super::registry::catalog::Catalog;
-use super::registry::{Arguments, Checks, CompletionRequest, Registry, ToolHandler};
+use super::registry::catalog::{Catalog, Edit};
+use super::registry::{Arguments, CompletionRequest, Registry};
 use super::serve::state::Shared;
 use super::tool_error::ToolError;
 
 /// Changes what a server offers while it runs, from any thread.
 ///
-/// Adding and removing entries notifies the clients. Changes must be announced before serving, with
+/// Adding and removing entries notifies the clients. [`Handle::changes`] makes many changes
+/// at once. Changes must be announced before serving, with
 /// [`Server::tools_may_change`](crate::Server::tools_may_change) and similar methods.
 #[derive(Clone)]
 pub struct Handle {
@@ -30,6 +30,11 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// Starts an empty set of changes, which clients see all at once.
+    pub fn changes(&self) -> Changes {
+        Changes::new(self)
+    }
+
     /// Adds a tool and notifies the clients.
     ///
     /// # Errors
@@ -44,7 +49,7 @@ impl Handle {
         A: ToolArguments,
         R: ToolResult,
     {
-        self.changing(&Change::Tools, |catalog| insert_tool(catalog, tool, handler))
+        self.changing(&Change::Tools, |catalog| changes::tool(catalog, tool, handler))
     }
 
     /// Removes a tool and notifies the clients. Running calls continue. Returns whether the tool
@@ -65,7 +70,7 @@ impl Handle {
         resource: Resource,
         read: impl Fn(&mut Context<'_>, &str) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        self.changing(&Change::Resources, |catalog| insert_resource(catalog, resource, read))
+        self.changing(&Change::Resources, |_| changes::resource(resource, read))
     }
 
     /// Removes a resource and notifies the clients.
@@ -85,7 +90,7 @@ impl Handle {
         template: Template,
         read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        self.changing(&Change::Resources, |catalog| insert_template(catalog, template, read))
+        self.changing(&Change::Resources, |_| changes::template(template, read))
     }
 
     /// Removes a resource template, with the completions of its variables, and notifies the
@@ -106,7 +111,7 @@ impl Handle {
         prompt: Prompt,
         fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, ToolError> + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        self.changing(&Change::Prompts, |catalog| insert_prompt(catalog, prompt, fill))
+        self.changing(&Change::Prompts, |_| changes::prompt(prompt, fill))
     }
 
     /// Removes a prompt, with the completions of its arguments, and notifies the clients.
@@ -130,7 +135,8 @@ impl Handle {
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<(), Error> {
         let shared = self.completing()?;
-        insert_completion(&shared.catalog, CompletionKind::Prompt, prompt, argument, complete)
+        let edit = changes::completion(CompletionKind::Prompt, prompt, argument, complete);
+        shared.catalog.change(edit).map(drop)
     }
 
     /// Sets the completion of a variable of a registered resource template. Replaces an existing
@@ -145,7 +151,8 @@ impl Handle {
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<(), Error> {
         let shared = self.completing()?;
-        insert_completion(&shared.catalog, CompletionKind::Template, uri_template, variable, complete)
+        let edit = changes::completion(CompletionKind::Template, uri_template, variable, complete);
+        shared.catalog.change(edit).map(drop)
     }
 
     /// Notifies the subscribers of this resource that its contents changed. Having no subscriber is
@@ -193,8 +200,8 @@ impl Handle {
         self.shared.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "the server has ended"))
     }
 
-    /// Returns the catalog of a server that declares completions.
-    fn completing(&self) -> Result<Arc<Shared>, Error> {
+    /// Returns the state of a server that declares completions.
+    pub(super) fn completing(&self) -> Result<Arc<Shared>, Error> {
         let shared = self.shared()?;
         if !shared.catalog.capabilities().completions {
             let why = "completions were not announced to clients: call Server::completions_may_change first";
@@ -206,11 +213,11 @@ impl Handle {
     fn changing(
         &self,
         change: &Change,
-        add: impl FnOnce(&Catalog) -> Result<(), Error>,
+        prepare: impl FnOnce(&Catalog) -> Result<Edit, Error>,
     ) -> Result<(), Error> {
         let shared = self.shared()?;
         shared.catalog.announced(change)?;
-        add(&shared.catalog)?;
+        shared.catalog.change(prepare(&shared.catalog)?)?;
         shared.notify(change)
     }
 
@@ -233,117 +240,160 @@ impl Handle {
     }
 }
 
-pub(super) fn insert_tool<A: ToolArguments, R: ToolResult>(
-    catalog: &Catalog,
-    tool: Tool,
-    handler: impl Fn(&mut Context<'_>, A) -> Result<R, ToolError> + Send + Sync + 'static,
-) -> Result<(), Error> {
-    let handler = ToolHandler::Pooled(Arc::new(handler::pooled::<A, R>(handler)));
-    add_tool::<A, R>(catalog, tool, handler)
-}
-
-pub(super) fn insert_resource<R: Into<ReadOutput>>(
-    catalog: &Catalog,
-    resource: Resource,
-    read: impl Fn(&mut Context<'_>, &str) -> Result<R, ToolError> + Send + Sync + 'static,
-) -> Result<(), Error> {
-    check_meta(&resource.uri, resource.meta.as_ref())?;
-    check_uri(&resource.uri)?;
-    let mime_type = resource.mime_type.clone();
-    let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| {
-        read(ctx, uri).map(|output| Handled::Read(output.into().complete(uri, mime_type.as_deref())))
-    });
-    catalog.change(|r| r.add_resource(resource, read))
-}
-
-pub(super) fn insert_template<R: Into<ReadOutput>>(
-    catalog: &Catalog,
-    template: Template,
-    read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, ToolError> + Send + Sync + 'static,
-) -> Result<(), Error> {
-    check_meta(template.uri.as_str(), template.meta.as_ref())?;
-    if let Some(why) = template.uri.ambiguity() {
-        let what = format!("ambiguous URI template {:?}: {why}", template.uri.as_str());
-        return Err(Error::new(ErrorKind::Invalid, what));
-    }
-    let mime_type = template.mime_type.clone();
-    let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, variables: &Variables| {
-        read(ctx, uri, variables)
-            .map(|output| Handled::Read(output.into().complete(uri, mime_type.as_deref())))
-    });
-    catalog.change(|r| r.add_template(template, read))
-}
-
-pub(super) fn insert_prompt(
-    catalog: &Catalog,
-    prompt: Prompt,
-    fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, ToolError> + Send + Sync + 'static,
-) -> Result<(), Error> {
-    check_meta(&prompt.name, prompt.meta.as_ref())?;
-    let fill =
-        move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| fill(ctx, arguments).map(Handled::Prompt);
-    catalog.change(|r| r.add_prompt(prompt, Arc::new(fill)))
-}
-
-pub(super) fn insert_completion(
-    catalog: &Catalog,
-    kind: CompletionKind,
-    subject: &str,
-    argument: &str,
-    complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
-) -> Result<(), Error> {
-    let complete = Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| {
-        Ok(Handled::Completion(complete(asked)))
-    });
-    catalog.change(|r| r.add_completion(kind, subject, argument, complete))
-}
-
-/// Registers a tool. Schemas that it lacks come from its argument and result types.
-pub(super) fn add_tool<A: ToolArguments, R: ToolResult>(
-    catalog: &Catalog,
-    mut tool: Tool,
-    handler: ToolHandler,
-) -> Result<(), Error> {
-    if let Some(flaw) = A::flaw().or_else(R::flaw) {
-        return Err(Error::new(ErrorKind::Invalid, format!("tool {:?}: {flaw}", tool.name)));
-    }
-    check_meta(&tool.name, tool.meta.as_ref())?;
-    // Decoding a record already enforces its schema; every other schema needs a check.
-    let compiler = catalog.compiler();
-    let checks = Checks {
-        input: compiler.as_deref().filter(|_| tool.input_schema.is_some() || !A::enforces_schema()),
-        output: compiler.as_deref().filter(|_| tool.output_schema.is_some() || !R::fits_schema()),
-    };
-    tool.input_schema = tool.input_schema.or_else(A::schema);
-    tool.output_schema = tool.output_schema.or_else(R::schema);
-    catalog.change(|r| r.add_tool(tool, handler, checks))
-}
-
-/// Rejects characters that RFC 3986 §2 does not allow in a URI. Some clients percent-encode them,
-/// so they could list the resource and never read it.
-fn check_uri(uri: &str) -> Result<(), Error> {
-    match unencoded(uri) {
-        None => Ok(()),
-        Some((at, c)) => {
-            let what =
-                format!("invalid URI {uri:?}: {c:?} at byte {at} must be percent-encoded (RFC 3986 §2)");
-            Err(Error::new(ErrorKind::Invalid, what))
-        }
-    }
-}
-
-fn check_meta(name: &str, meta: Option<&Json>) -> Result<(), Error> {
-    match meta.and_then(meta::flaw) {
-        Some(flaw) => Err(Error::new(ErrorKind::Invalid, format!("the _meta of {name:?} {flaw}"))),
-        None => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::expect_used)]
 
-    use crate::{Context, Prompt, PromptOutput, Resource, Server, Template, Tool, ToolError, json};
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+
+    use crate::json::Value;
+    use crate::record::Violation;
+    use crate::{
+        Argument, Completion, Context, Handle, Prompt, PromptOutput, Resource, SchemaCheck, SchemaCompiler,
+        Server, Template, Tool, ToolError, json,
+    };
+
+    fn server() -> Server {
+        let mut server = Server::new("s", "1");
+        server.tools_may_change().resources_may_change().prompts_may_change().completions_may_change();
+        server
+    }
+
+    /// Runs `run` on another thread, which must end.
+    fn ends<R: Send + 'static>(what: &str, run: impl FnOnce() -> R + Send + 'static) -> R {
+        let (done, result) = mpsc::channel();
+        std::thread::spawn(move || done.send(run()));
+        result.recv_timeout(Duration::from_secs(20)).expect(what)
+    }
+
+    /// Part of a handler that uses the handle when it is dropped.
+    struct CallsBack(Handle, mpsc::Sender<()>);
+
+    impl Drop for CallsBack {
+        fn drop(&mut self) {
+            let removed = self.0.remove_tool("of this handler");
+            assert_eq!(removed.ok(), Some(false));
+            // OK to ignore: the test is over.
+            let _ = self.1.send(());
+        }
+    }
+
+    /// Adds an entry whose handler holds `part`.
+    type Add = fn(&Handle, &str, CallsBack) -> Result<(), crate::Error>;
+
+    #[test]
+    fn a_dropped_handler_may_use_the_handle() {
+        let tool: Add = |handle, name, part| {
+            handle.add_tool(Tool::new(name), move |_, ()| {
+                let _ = &part;
+                Ok("")
+            })
+        };
+        let resource: Add = |handle, name, part| {
+            handle.add_resource(Resource::new(name, "r"), move |_, _| {
+                let _ = &part;
+                Ok("")
+            })
+        };
+        let template: Add = |handle, name, part| {
+            handle.add_template(Template::new(name, "t").expect("a template"), move |_, _, _| {
+                let _ = &part;
+                Ok("")
+            })
+        };
+        let prompt: Add = |handle, name, part| {
+            handle.add_prompt(Prompt::new(name), move |_, _| {
+                let _ = &part;
+                Ok(PromptOutput::new())
+            })
+        };
+        type Remove = fn(&Handle, &str) -> Result<bool, crate::Error>;
+        let kinds: [(&str, &str, Add, Remove); 4] = [
+            ("t", "not a name", tool, Handle::remove_tool),
+            ("r://r", "no scheme", resource, Handle::remove_resource),
+            ("t://{a}", "t://{a}{b}", template, Handle::remove_template),
+            ("p", "", prompt, Handle::remove_prompt),
+        ];
+        for (name, invalid, add, remove) in kinds {
+            let server = server();
+            let handle = server.handle();
+            let (dropped, drops) = mpsc::channel();
+            ends(name, move || {
+                let part = || CallsBack(handle.clone(), dropped.clone());
+                add(&handle, name, part()).expect("the name is free");
+                add(&handle, name, part()).expect_err("the name is taken");
+                add(&handle, invalid, part()).expect_err("the name is invalid");
+                assert_eq!(remove(&handle, name).ok(), Some(true));
+            });
+            assert_eq!(drops.iter().count(), 3, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_dropped_completion_may_use_the_handle() {
+        let mut server = server();
+        server
+            .prompt(Prompt::new("p").argument(Argument::optional("a")), |_, _| Ok(PromptOutput::new()))
+            .expect("a prompt");
+        let handle = server.handle();
+        let (dropped, drops) = mpsc::channel();
+        ends("completions", move || {
+            for argument in ["a", "a", "unknown"] {
+                let part = CallsBack(handle.clone(), dropped.clone());
+                let added = handle.complete_prompt("p", argument, move |_| {
+                    let _ = &part;
+                    Completion::new([""; 0])
+                });
+                assert_eq!(added.is_ok(), argument == "a");
+            }
+            assert_eq!(handle.remove_prompt("p").ok(), Some(true));
+        });
+        assert_eq!(drops.iter().count(), 3);
+    }
+
+    /// Compiler that adds a tool while it compiles the schema of another one.
+    struct Adds(Handle);
+
+    impl SchemaCompiler for Adds {
+        fn compile(&self, schema: Value<'_>) -> Result<Arc<dyn SchemaCheck>, String> {
+            if schema.get("title").is_some() {
+                let added = self.0.add_tool(Tool::new("second"), |_, ()| Ok(""));
+                added.map_err(|error| error.to_string())?;
+            }
+            Ok(Arc::new(Anything))
+        }
+    }
+
+    impl Drop for Adds {
+        fn drop(&mut self) {
+            // OK to ignore: the last one is dropped with the server.
+            let _ = self.0.add_tool(Tool::new("third"), |_, ()| Ok(""));
+        }
+    }
+
+    struct Anything;
+
+    impl SchemaCheck for Anything {
+        fn check(&self, _: Value<'_>) -> Result<(), Violation> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_schema_compiler_may_use_the_handle() {
+        let mut server = server();
+        let handle = server.handle();
+        ends("compile", move || {
+            server.schema_compiler(Arc::new(Adds(server.handle())));
+            let tool = Tool::new("first").input_schema(json!({"type": "object", "title": "first"}));
+            server.tool(tool, |_, _: crate::json::Json| Ok("")).expect("both tools are added");
+            server.schema_compiler(Arc::new(Adds(server.handle())));
+            for name in ["first", "second", "third"] {
+                assert_eq!(handle.remove_tool(name).ok(), Some(true), "{name}");
+            }
+        });
+    }
 
     #[test]
     fn what_is_no_uri_is_refused_when_it_is_registered() {

@@ -15,6 +15,7 @@
 //! 4. Subscriptions end, and the output is closed.
 
 mod call;
+mod changes;
 mod connection;
 mod context;
 mod dispatch;
@@ -47,14 +48,13 @@ use self::call::InlineFn;
 pub(crate) use self::call::request_state::Sealer;
 #[cfg(not(any(test, fuzzing)))]
 use self::call::request_state::Sealer;
-use self::handle::{
-    add_tool, insert_completion, insert_prompt, insert_resource, insert_template, insert_tool,
-};
 pub(crate) use self::registry::ToolHandler;
+use self::registry::catalog::Edit;
 #[cfg(feature = "schema")]
 use self::registry::validation;
 use self::serve::state::Shared;
 
+pub use self::changes::Changes;
 pub use self::context::Context;
 pub use self::handle::Handle;
 pub use self::handler::{ToolArguments, ToolResult};
@@ -68,6 +68,7 @@ pub(crate) use self::{
     proxy::questions,
     registry::catalog::{Delegate, Watched},
     registry::{Checks, ReadFn, Registry, ToolFn},
+    registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
 };
 
 /// A server: its tools, resources and prompts, and its settings.
@@ -286,13 +287,17 @@ impl Server {
         A: ToolArguments,
         R: ToolResult,
     {
-        insert_tool(&self.shared.catalog, tool, handler)?;
-        Ok(self)
+        let edit = changes::tool(&self.shared.catalog, tool, handler);
+        self.register(edit)
     }
 
     /// Registers a tool whose handler runs on the reader thread. This is the fastest way for short
     /// handlers, because no thread is changed. While it runs, no message is read, not even a
     /// cancellation.
+    ///
+    /// Over HTTP this thread serves all clients, so it never waits for one. If an inline tool sends
+    /// more progress and log entries than its client reads, beyond [`Limits::backlog_bytes`], the
+    /// connection of the call is closed. Register a tool with much output by [`Server::tool`].
     ///
     /// # Errors
     /// As with [`Server::tool`].
@@ -306,7 +311,8 @@ impl Server {
         R: ToolResult,
     {
         let place = self.inline.len();
-        add_tool::<A, R>(&self.shared.catalog, tool, ToolHandler::Inline(place))?;
+        let edit = changes::tool_of::<A, R>(&self.shared.catalog, tool, ToolHandler::Inline(place));
+        self.register(edit)?;
         self.inline.push(Box::new(handler::inline::<A, R>(handler)));
         Ok(self)
     }
@@ -321,8 +327,7 @@ impl Server {
         resource: Resource,
         read: impl Fn(&mut Context<'_>, &str) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        insert_resource(&self.shared.catalog, resource, read)?;
-        Ok(self)
+        self.register(changes::resource(resource, read))
     }
 
     /// Registers a resource template. The handler gets the URI and the template's variables,
@@ -338,8 +343,7 @@ impl Server {
         template: Template,
         read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        insert_template(&self.shared.catalog, template, read)?;
-        Ok(self)
+        self.register(changes::template(template, read))
     }
 
     /// Registers a prompt. Missing required arguments are rejected before the handler runs.
@@ -351,8 +355,7 @@ impl Server {
         prompt: Prompt,
         fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, ToolError> + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        insert_prompt(&self.shared.catalog, prompt, fill)?;
-        Ok(self)
+        self.register(changes::prompt(prompt, fill))
     }
 
     /// Sets the completion of an argument of a registered prompt.
@@ -365,8 +368,8 @@ impl Server {
         argument: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        insert_completion(&self.shared.catalog, CompletionKind::Prompt, prompt, argument, complete)?;
-        Ok(self.completions_may_change())
+        let edit = changes::completion(CompletionKind::Prompt, prompt, argument, complete);
+        Ok(self.register(Ok(edit))?.completions_may_change())
     }
 
     /// Sets the completion of a variable of a registered resource template.
@@ -379,8 +382,13 @@ impl Server {
         variable: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        insert_completion(&self.shared.catalog, CompletionKind::Template, uri_template, variable, complete)?;
-        Ok(self.completions_may_change())
+        let edit = changes::completion(CompletionKind::Template, uri_template, variable, complete);
+        Ok(self.register(Ok(edit))?.completions_may_change())
+    }
+
+    fn register(&mut self, edit: Result<Edit, Error>) -> Result<&mut Server, Error> {
+        self.shared.catalog.change(edit?)?;
+        Ok(self)
     }
 
     /// Returns a handle for other threads, which changes entries, notifies clients, and stops
@@ -471,7 +479,8 @@ impl LocalServer {
         R: ToolResult,
     {
         let place = self.server.inline.len() + self.inline.len();
-        add_tool::<A, R>(&self.server.shared.catalog, tool, ToolHandler::Inline(place))?;
+        let edit = changes::tool_of::<A, R>(&self.server.shared.catalog, tool, ToolHandler::Inline(place));
+        self.server.register(edit)?;
         self.inline.push(Box::new(handler::inline::<A, R>(handler)));
         Ok(self)
     }

@@ -14,6 +14,7 @@ use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::uri_template::{UriTemplate, Variables};
 use crate::model::{Change, CompletionKind};
 use crate::server::{Arguments, Checks, CompletionRequest, Context, Registry, ToolHandler};
+use crate::server::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry};
 
 use super::super::member::Member;
 use super::super::merge::gather;
@@ -199,7 +200,8 @@ fn show_tools(
             };
             let tool = Tool { name: name.to_owned(), ..tool.clone() };
             // The server checks arguments and results.
-            r.add_tool(tool, ToolHandler::Pooled(Arc::new(run)), Checks { input: None, output: None })
+            let checks = Checks { input: None, output: None };
+            r.add_tool(ToolEntry::new(tool, ToolHandler::Pooled(Arc::new(run)), checks)?)
         },
     );
 }
@@ -224,7 +226,7 @@ fn show_prompts(
                 to.prompt(ctx, (&server, &there), arguments)
             };
             let offered = Prompt { name: name.to_owned(), ..prompt.clone() };
-            r.add_prompt(offered, Arc::new(fill))?;
+            r.add_prompt(PromptEntry::new(offered, Arc::new(fill))?)?;
             for argument in prompt.arguments.iter().filter(|_| completes) {
                 let (to, server, there) = (Arc::clone(export), key.to_owned(), prompt.name.clone());
                 let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {
@@ -251,7 +253,9 @@ fn show_resources(
         skipped,
         |resource| resource.source.clone(),
         |r, uri| _ = r.remove_resource(uri),
-        |r, _, key, resource: &Resource, _| r.add_resource(resource.clone(), reader(export, key)),
+        |r, _, key, resource: &Resource, _| {
+            r.add_resource(ResourceEntry::new(resource.clone(), reader(export, key))?)
+        },
     );
 }
 
@@ -274,7 +278,7 @@ fn show_templates(
         |template| template.source.clone(),
         |r, uri| _ = r.remove_template(uri),
         |r, uri, key, template: &Template, completes| {
-            r.add_template(template.clone(), reader(export, key))?;
+            r.add_template(TemplateEntry::new(template.clone(), reader(export, key)))?;
             for variable in template.uri_template().variables().filter(|_| completes) {
                 let (to, server, there) = (Arc::clone(export), key.to_owned(), uri.to_owned());
                 let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {

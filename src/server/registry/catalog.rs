@@ -11,6 +11,25 @@ use crate::sync::lock;
 
 use super::{Registry, SchemaCompiler, ToolFn};
 
+/// Removed and rejected handlers. A clone is empty.
+#[derive(Default)]
+pub(crate) struct Dropped(Vec<Box<dyn Send + Sync>>);
+
+impl Dropped {
+    pub(crate) fn add(&mut self, dropped: impl Send + Sync + 'static) {
+        self.0.push(Box::new(dropped));
+    }
+}
+
+impl Clone for Dropped {
+    fn clone(&self) -> Dropped {
+        Dropped::default()
+    }
+}
+
+/// Prepared change of a registry. Returns whether it changed something.
+pub(crate) type Edit = Box<dyn FnOnce(&mut Registry) -> Result<bool, Error> + Send>;
+
 /// Catalog of a server. It may change while the server runs.
 pub(crate) struct Catalog {
     registry: Mutex<Arc<Registry>>,
@@ -47,11 +66,42 @@ impl Catalog {
     }
 
     /// Changes the registry. Readers keep the previous one until they load it again.
+    ///
+    /// `edit` runs under the lock, so it must not call code of the program, and must not drop
+    /// handlers: it passes them to [`Registry::dropped`].
     pub(crate) fn change<R>(&self, edit: impl FnOnce(&mut Registry) -> R) -> R {
+        // Declared before the guard, so dropped after it.
+        let mut dropped = Dropped::default();
         let mut registry = lock(&self.registry);
-        let result = edit(Arc::make_mut(&mut registry));
+        let registry = Arc::make_mut(&mut registry);
+        let result = edit(registry);
+        std::mem::swap(&mut dropped, &mut registry.dropped);
         self.version.fetch_add(1, Ordering::Release);
         result
+    }
+
+    /// Makes these edits in order, or none of them. Returns which of them changed something.
+    ///
+    /// # Errors
+    /// That of the first edit that fails.
+    pub(crate) fn change_all(&self, edits: Vec<Edit>) -> Result<Vec<bool>, Error> {
+        // Edits that are not reached contain handlers, and are dropped after the change.
+        let mut edits = edits.into_iter();
+        self.change(|registry| {
+            let mut next = registry.clone();
+            match edits.by_ref().map(|edit| edit(&mut next)).collect() {
+                Ok(changed) => {
+                    let mut dropped = std::mem::take(&mut next.dropped);
+                    dropped.add(std::mem::replace(registry, next));
+                    registry.dropped = dropped;
+                    Ok(changed)
+                }
+                Err(error) => {
+                    registry.dropped.add(next);
+                    Err(error)
+                }
+            }
+        })
     }
 
     /// The capabilities that the server announces whatever is registered.
@@ -70,7 +120,9 @@ impl Catalog {
     }
 
     pub(crate) fn set_compiler(&self, compiler: Arc<dyn SchemaCompiler>) {
-        *lock(&self.compiler) = Some(compiler);
+        let previous = lock(&self.compiler).replace(compiler);
+        // Not under the lock, because this may be code of the program.
+        drop(previous);
     }
 
     /// Checks that this kind of change was announced to clients.

@@ -6,6 +6,8 @@
 //!
 //! # Invariants
 //! - `order` of each table is sorted by name.
+//! - No method of [`Registry`] calls code of the program or drops a handler: an owner that locks a
+//!   registry takes [`Registry::dropped`] and drops it after unlocking.
 //! - Sequence numbers of entries increase; cursors refer to them.
 
 pub(crate) mod catalog;
@@ -26,6 +28,7 @@ use crate::model::uri_template::{UriTemplate, Variables, has_scheme};
 use crate::model::{CompletionKind, Fault, Revision, ServerCapabilities};
 use crate::tool_name::{TOOL_NAMES, is_tool_name};
 
+use self::catalog::Dropped;
 use self::tool_views::Form;
 use crate::server::call::Handled;
 use crate::server::context::Context;
@@ -142,6 +145,10 @@ pub(crate) struct TemplateEntry {
 }
 
 impl TemplateEntry {
+    pub(crate) fn new(template: Template, read: Arc<ReadFn>) -> TemplateEntry {
+        TemplateEntry { template, matches: UriTemplate::matches, read }
+    }
+
     fn matches(&self, uri: &str) -> Option<Variables> {
         (self.matches)(&self.template.uri, uri)
     }
@@ -175,7 +182,7 @@ pub(crate) struct Listed<T> {
 }
 
 /// Entry that lists can show.
-pub(crate) trait Describe {
+pub(crate) trait Describe: Send + Sync + 'static {
     /// The key of the entry.
     fn name(&self) -> &str;
     /// The description.
@@ -230,9 +237,13 @@ impl<T: Describe> Table<T> {
             .binary_search_by(|at| self.entries.get(*at as usize).map_or("", |e| e.entry.name()).cmp(name))
     }
 
-    fn add(&mut self, entry: T) -> Result<(), Error> {
+    fn add(&mut self, entry: T, dropped: &mut Dropped) -> Result<(), Error> {
         match self.position(entry.name()) {
-            Ok(_) => Err(Error::new(ErrorKind::Misuse, format!("{:?} is already registered", entry.name()))),
+            Ok(_) => {
+                let error = misuse(format!("{:?} is already registered", entry.name()));
+                dropped.add(entry);
+                Err(error)
+            }
             Err(at) => {
                 self.order.insert(at, self.entries.len() as u32);
                 self.next += 1;
@@ -248,10 +259,10 @@ impl<T: Describe> Table<T> {
         }
     }
 
-    fn remove(&mut self, name: &str) -> bool {
+    fn remove(&mut self, name: &str, dropped: &mut Dropped) -> bool {
         let Ok(at) = self.position(name) else { return false };
         let gone = self.order.remove(at);
-        self.entries.remove(gone as usize);
+        dropped.add(self.entries.remove(gone as usize));
         for place in &mut self.order {
             if *place > gone {
                 *place -= 1;
@@ -320,30 +331,64 @@ pub(crate) struct Registry {
     completions: Vec<CompleteEntry>,
     #[cfg(feature = "lint")]
     pub(crate) profiles: self::tool_views::Profiles,
+    pub(crate) dropped: Dropped,
 }
 
-impl Registry {
-    pub(crate) fn add_tool(
-        &mut self,
-        tool: Tool,
-        handler: ToolHandler,
-        checks: Checks<'_>,
-    ) -> Result<(), Error> {
+impl ToolEntry {
+    /// Compiles the schemas, which may call code of the program.
+    ///
+    /// # Errors
+    /// The name or a schema is invalid.
+    pub(crate) fn new(tool: Tool, handler: ToolHandler, checks: Checks<'_>) -> Result<ToolEntry, Error> {
         if !is_tool_name(&tool.name) {
             return Err(invalid(format!("invalid tool name {:?}: {TOOL_NAMES}", tool.name)));
         }
         let input = compile(&tool.name, "input", tool.input_schema.as_ref(), checks.input, true)?;
         let output = compile(&tool.name, "output", tool.output_schema.as_ref(), checks.output, false)?;
-        #[cfg(feature = "http-server")]
-        let mirrors = mirrors(&tool)?;
-        self.tools.add(ToolEntry {
+        Ok(ToolEntry {
+            #[cfg(feature = "http-server")]
+            mirrors: mirrors(&tool)?,
             tool,
             handler,
             input,
             output,
-            #[cfg(feature = "http-server")]
-            mirrors,
         })
+    }
+}
+
+impl ResourceEntry {
+    /// # Errors
+    /// The URI has no scheme.
+    pub(crate) fn new(resource: Resource, read: Arc<ReadFn>) -> Result<ResourceEntry, Error> {
+        if !has_scheme(&resource.uri) {
+            return Err(invalid(format!("invalid URI {:?}: missing scheme (RFC 3986 §3)", resource.uri)));
+        }
+        Ok(ResourceEntry { resource, read })
+    }
+}
+
+impl PromptEntry {
+    /// # Errors
+    /// The prompt has no name, or two arguments with one name.
+    pub(crate) fn new(prompt: Prompt, fill: Arc<PromptFn>) -> Result<PromptEntry, Error> {
+        if prompt.name.is_empty() {
+            return Err(invalid("the name of a prompt must not be empty".to_owned()));
+        }
+        for (at, argument) in prompt.arguments.iter().enumerate() {
+            if prompt.arguments.iter().take(at).any(|other| other.name == argument.name) {
+                return Err(misuse(format!(
+                    "prompt {:?} has the argument {:?} twice",
+                    prompt.name, argument.name
+                )));
+            }
+        }
+        Ok(PromptEntry { prompt, fill })
+    }
+}
+
+impl Registry {
+    pub(crate) fn add_tool(&mut self, entry: ToolEntry) -> Result<(), Error> {
+        self.tools.add(entry, &mut self.dropped)
     }
 
     /// An entry for a tool outside the registry, without checks of arguments and results.
@@ -366,47 +411,33 @@ impl Registry {
     }
 
     pub(crate) fn remove_tool(&mut self, name: &str) -> bool {
-        self.tools.remove(name)
+        self.tools.remove(name, &mut self.dropped)
     }
 
-    pub(crate) fn add_resource(&mut self, resource: Resource, read: Arc<ReadFn>) -> Result<(), Error> {
-        if !has_scheme(&resource.uri) {
-            return Err(invalid(format!("invalid URI {:?}: missing scheme (RFC 3986 §3)", resource.uri)));
-        }
-        self.resources.add(ResourceEntry { resource, read })
+    pub(crate) fn add_resource(&mut self, entry: ResourceEntry) -> Result<(), Error> {
+        self.resources.add(entry, &mut self.dropped)
     }
 
     pub(crate) fn remove_resource(&mut self, uri: &str) -> bool {
-        self.resources.remove(uri)
+        self.resources.remove(uri, &mut self.dropped)
     }
 
-    pub(crate) fn add_template(&mut self, template: Template, read: Arc<ReadFn>) -> Result<(), Error> {
-        self.templates.add(TemplateEntry { template, matches: UriTemplate::matches, read })
+    pub(crate) fn add_template(&mut self, entry: TemplateEntry) -> Result<(), Error> {
+        self.templates.add(entry, &mut self.dropped)
     }
 
     pub(crate) fn remove_template(&mut self, uri_template: &str) -> bool {
         self.forget_completions(CompletionKind::Template, uri_template);
-        self.templates.remove(uri_template)
+        self.templates.remove(uri_template, &mut self.dropped)
     }
 
-    pub(crate) fn add_prompt(&mut self, prompt: Prompt, fill: Arc<PromptFn>) -> Result<(), Error> {
-        if prompt.name.is_empty() {
-            return Err(invalid("the name of a prompt must not be empty".to_owned()));
-        }
-        for (at, argument) in prompt.arguments.iter().enumerate() {
-            if prompt.arguments.iter().take(at).any(|other| other.name == argument.name) {
-                return Err(misuse(format!(
-                    "prompt {:?} has the argument {:?} twice",
-                    prompt.name, argument.name
-                )));
-            }
-        }
-        self.prompts.add(PromptEntry { prompt, fill })
+    pub(crate) fn add_prompt(&mut self, entry: PromptEntry) -> Result<(), Error> {
+        self.prompts.add(entry, &mut self.dropped)
     }
 
     pub(crate) fn remove_prompt(&mut self, name: &str) -> bool {
         self.forget_completions(CompletionKind::Prompt, name);
-        self.prompts.remove(name)
+        self.prompts.remove(name, &mut self.dropped)
     }
 
     pub(crate) fn add_completion(
@@ -426,26 +457,34 @@ impl Registry {
                 template.map(|t| t.entry.template.uri.variables().any(|v| v == argument))
             }
         };
-        match known {
-            None => Err(misuse(format!("{subject:?} is not registered, so it has nothing to complete"))),
-            Some(false) => Err(misuse(format!("{subject:?} has no argument {argument:?}"))),
+        let refusal = match known {
+            None => format!("{subject:?} is not registered, so it has nothing to complete"),
+            Some(false) => format!("{subject:?} has no argument {argument:?}"),
             Some(true) => {
-                self.completions
-                    .retain(|c| !(c.kind == kind && c.subject == subject && c.argument == argument));
+                self.remove_completions(|c| c.kind == kind && c.subject == subject && c.argument == argument);
                 self.completions.push(CompleteEntry {
                     kind,
                     subject: subject.to_owned(),
                     argument: argument.to_owned(),
                     complete,
                 });
-                Ok(())
+                return Ok(());
             }
-        }
+        };
+        self.dropped.add(complete);
+        Err(misuse(refusal))
     }
 
     /// Removes the completions of a prompt or template.
     fn forget_completions(&mut self, kind: CompletionKind, subject: &str) {
-        self.completions.retain(|c| c.kind != kind || c.subject != subject);
+        self.remove_completions(|c| c.kind == kind && c.subject == subject);
+    }
+
+    fn remove_completions(&mut self, which: impl Fn(&CompleteEntry) -> bool) {
+        let all = std::mem::take(&mut self.completions);
+        let (removed, kept): (Vec<CompleteEntry>, _) = all.into_iter().partition(which);
+        self.completions = kept;
+        self.dropped.add(removed);
     }
 
     /// The completion of an argument, if it has one.
