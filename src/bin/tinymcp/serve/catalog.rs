@@ -1,22 +1,25 @@
 //! Registration of a definition, and the changes of a reload.
 //!
-//! Everything is registered through the [`Handle`], at the start as well as later, so that there is
-//! one path. A reload removes the entries that the new definition lacks, replaces changed entries
-//! one after the other, and adds new ones. Replaced and new entries move to the end of their lists;
-//! entries with the same text stay, with their processes and subscribers.
+//! Everything is registered as a set of [`Changes`], at the start as well as later, so that there
+//! is one path. Clients see the entries before a reload or those after it. Replaced and new entries
+//! move to the end of their lists; entries with the same text stay, with their processes and
+//! subscribers.
 //!
 //! A connection holds the previous entries until its next message, so an idle co-process of a
 //! removed tool ends with that message at the latest.
 //!
 //! # Invariants
-//! - An entry that cannot be added changes nothing: the previous entries are registered again.
+//! - An entry that cannot be added changes nothing.
 //! - A folder lists only files that are registered as resources of their own, so a URI that is not
 //!   listed is not read.
+//! - A URI belongs to one entry: to a resource with this URI, otherwise to the first folder with
+//!   such a file.
 
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tinymcp::{Error, ErrorKind, Handle, Resource, Template, ToolError};
+use tinymcp::{Changes, Error, Handle, Resource, Template, ToolError};
 
 use super::definition::{
     Definition, PromptDefinition, ResourceDefinition, Source, TemplateDefinition, ToolDefinition,
@@ -26,18 +29,24 @@ use super::run::log;
 use super::tool;
 use super::watch::Stamps;
 
+/// URI template of the resources of cut outputs.
+const RESTS: &str = "output://{tool}/{number}";
+
 /// The entries of a running server.
 pub(crate) struct Catalog {
     handle: Handle,
     shared: Arc<tool::Shared>,
     definition: Arc<Definition>,
     folders: Vec<Folder>,
+    /// The resources of cut outputs are registered.
+    has_rests: bool,
     watched: Vec<String>,
     /// Stamps of the files of `watched`.
     stamps: Stamps,
 }
 
 /// A folder whose files are listed.
+#[derive(Clone)]
 struct Folder {
     definition: Arc<ResourceDefinition>,
     /// Paths below the folder that are registered, and their URIs, sorted.
@@ -59,9 +68,7 @@ enum Entry<'d> {
 impl<'d> Entry<'d> {
     fn all(definition: &'d Definition) -> Vec<Entry<'d>> {
         let mut entries: Vec<Entry<'d>> = definition.tools.iter().map(Entry::Tool).collect();
-        // A file that is also below a folder has its own entry, so it is registered first.
-        let (folders, files): (Vec<_>, Vec<_>) = definition.resources.iter().partition(|r| r.is_folder);
-        entries.extend(files.into_iter().chain(folders).map(Entry::Resource));
+        entries.extend(definition.resources.iter().filter(|r| !r.is_folder).map(Entry::Resource));
         entries.extend(definition.templates.iter().map(Entry::Template));
         entries.extend(definition.prompts.iter().map(Entry::Prompt));
         entries
@@ -82,6 +89,43 @@ impl<'d> Entry<'d> {
             Entry::Resource(resource) => &resource.source,
             Entry::Template(template) => &template.source,
             Entry::Prompt(prompt) => &prompt.source,
+        }
+    }
+
+    fn add(self, shared: &Arc<tool::Shared>, changes: &mut Changes) -> Result<(), Error> {
+        match self {
+            Entry::Tool(definition) => {
+                let run = tool::handler(Arc::clone(definition), Arc::clone(shared));
+                changes.add_tool(definition.tool.clone(), run)
+            }
+            Entry::Resource(definition) => {
+                let (path, mut resource) = (definition.path.clone(), definition.resource.clone());
+                resource.mime_type = resource.mime_type.or(files::media_type(&path).map(str::to_owned));
+                let media = resource.mime_type.clone();
+                changes
+                    .add_resource(resource, move |_, uri| files::read_resource(&path, uri, media.as_deref()))
+            }
+            Entry::Template(definition) => {
+                let definition = Arc::clone(definition);
+                changes.add_template(definition.template.clone(), move |_, uri, variables| {
+                    files::read_template(&definition, uri, variables)
+                })
+            }
+            Entry::Prompt(definition) => {
+                let definition = Arc::clone(definition);
+                changes.add_prompt(definition.prompt.clone(), move |_, arguments| {
+                    files::read_prompt(&definition.file, &definition.prompt, arguments)
+                })
+            }
+        }
+    }
+
+    fn remove(self, changes: &mut Changes) -> Result<(), Error> {
+        match self {
+            Entry::Tool(tool) => changes.remove_tool(&tool.tool.name),
+            Entry::Resource(resource) => changes.remove_resource(&resource.resource.uri),
+            Entry::Template(template) => changes.remove_template(template.template.uri_template().as_str()),
+            Entry::Prompt(prompt) => changes.remove_prompt(&prompt.prompt.name),
         }
     }
 
@@ -107,14 +151,11 @@ impl Catalog {
             shared,
             definition: Arc::clone(&definition),
             folders: Vec::new(),
+            has_rests: false,
             watched: Vec::new(),
             stamps: Stamps::default(),
         };
-        for entry in Entry::all(&definition) {
-            catalog.add(entry).map_err(|error| format!("{}: {error}", entry.source().place))?;
-        }
-        catalog.add_rests().map_err(|error| error.to_string())?;
-        catalog.watch();
+        catalog.replace(&[], definition)?;
         Ok(catalog)
     }
 
@@ -128,122 +169,81 @@ impl Catalog {
     /// # Errors
     /// An entry is invalid; the message has its place. The previous entries stay.
     pub(crate) fn update(&mut self, new: Definition) -> Result<(), String> {
-        let (old, new) = (Arc::clone(&self.definition), Arc::new(new));
-        let (before, after) = (Entry::all(&old), Entry::all(&new));
-        let gone: Vec<Entry<'_>> = before.iter().copied().filter(|entry| !entry.is_in(&after)).collect();
-        let fresh: Vec<Entry<'_>> = after.iter().copied().filter(|entry| !entry.is_in(&before)).collect();
-        for entry in gone.iter().filter(|old| !fresh.iter().any(|new| new.key() == old.key())) {
-            self.remove(*entry);
+        let old = Arc::clone(&self.definition);
+        self.replace(&Entry::all(&old), Arc::new(new))
+    }
+
+    fn replace(&mut self, before: &[Entry<'_>], new: Arc<Definition>) -> Result<(), String> {
+        let after = Entry::all(&new);
+        let folders = new.resources.iter().filter(|resource| resource.is_folder).map(Folder::read).collect();
+        let folders = Folder::distinct(&new, folders);
+        let mut changes = self.handle.changes();
+        let text = |error: Error| error.to_string();
+        for entry in before.iter().filter(|entry| !entry.is_in(&after)) {
+            entry.remove(&mut changes).map_err(text)?;
         }
-        for (at, entry) in fresh.iter().enumerate() {
-            // An entry is removed directly before its replacement, so clients miss no more than
-            // one.
-            for old in gone.iter().filter(|old| old.key() == entry.key()) {
-                self.remove(*old);
-            }
-            if let Err(error) = self.add(*entry) {
-                for entry in fresh.iter().take(at) {
-                    self.remove(*entry);
-                }
-                for entry in &gone {
-                    // Entries that were not replaced yet are still registered.
-                    self.remove(*entry);
-                    // OK to ignore: it was registered before.
-                    let _ = self.add(*entry);
-                }
-                return Err(format!("{}: {error}", entry.source().place));
-            }
+        self.remove_files(&folders, &mut changes).map_err(text)?;
+        for entry in after.iter().filter(|entry| !entry.is_in(before)) {
+            let added = entry.add(&self.shared, &mut changes);
+            added.map_err(|error| format!("{}: {error}", entry.source().place))?;
         }
+        self.add_files(&folders, &mut changes).map_err(text)?;
+        let adds_rests = !self.has_rests
+            && new.tools.iter().any(|tool| tool.link_rest)
+            && new.templates.iter().all(|other| other.template.uri_template().as_str() != RESTS);
+        if adds_rests {
+            self.add_rests(&mut changes).map_err(text)?;
+        }
+        changes.apply().map_err(text)?;
+        self.has_rests |= adds_rests;
         self.definition = Arc::clone(&new);
-        if !old.tools.iter().any(|tool| tool.link_rest) {
-            self.add_rests().map_err(|error| error.to_string())?;
-        }
-        for folder in &mut self.folders {
-            folder.list(&self.handle).map_err(|error| error.to_string())?;
-        }
+        self.set_folders(folders);
         self.watch();
         Ok(())
     }
 
-    /// Adds the resources of cut outputs if a tool links to them. They stay when it is removed.
-    fn add_rests(&self) -> Result<(), Error> {
-        if !self.definition.tools.iter().any(|tool| tool.link_rest) {
-            return Ok(());
-        }
-        let template = Template::new("output://{tool}/{number}", "output")?
-            .description("The rest of a tool's output, if it was cut");
+    /// Adds the resources of cut outputs. They stay when no tool links to them any longer.
+    fn add_rests(&self, changes: &mut Changes) -> Result<(), Error> {
+        let template =
+            Template::new(RESTS, "output")?.description("The rest of a tool's output, if it was cut");
         let shared = Arc::clone(&self.shared);
-        let added = self.handle.add_template(template, move |_, uri, _| {
+        changes.add_template(template, move |_, uri, _| {
             shared.read_rest(uri).ok_or_else(|| ToolError::not_found(uri))
-        });
-        match added {
-            Err(error) if error.kind() != ErrorKind::Misuse => Err(error),
-            _ => Ok(()),
-        }
+        })
     }
 
-    fn add(&mut self, entry: Entry<'_>) -> Result<(), Error> {
-        match entry {
-            Entry::Tool(definition) => {
-                let run = tool::handler(Arc::clone(definition), Arc::clone(&self.shared));
-                self.handle.add_tool(definition.tool.clone(), run)
-            }
-            Entry::Resource(definition) if definition.is_folder => {
-                let mut folder = Folder {
-                    definition: Arc::clone(definition),
-                    files: Vec::new(),
-                    file_stamps: Stamps::default(),
-                    folder_stamps: Stamps::default(),
-                };
-                let listed = folder.list(&self.handle);
-                match &listed {
-                    Ok(()) => self.folders.push(folder),
-                    Err(_) => folder.remove(&self.handle),
-                }
-                listed
-            }
-            Entry::Resource(definition) => {
-                for folder in &mut self.folders {
-                    folder.release(&self.handle, &definition.resource.uri);
-                }
-                let (path, mut resource) = (definition.path.clone(), definition.resource.clone());
-                resource.mime_type = resource.mime_type.or(files::media_type(&path).map(str::to_owned));
-                let media = resource.mime_type.clone();
-                self.handle
-                    .add_resource(resource, move |_, uri| files::read_resource(&path, uri, media.as_deref()))
-            }
-            Entry::Template(definition) => {
-                let definition = Arc::clone(definition);
-                self.handle.add_template(definition.template.clone(), move |_, uri, variables| {
-                    files::read_template(&definition, uri, variables)
-                })
-            }
-            Entry::Prompt(definition) => {
-                let definition = Arc::clone(definition);
-                self.handle.add_prompt(definition.prompt.clone(), move |_, arguments| {
-                    files::read_prompt(&definition.file, &definition.prompt, arguments)
-                })
+    /// Removes the files of folders that are not among those of `new`.
+    fn remove_files(&self, new: &[Folder], changes: &mut Changes) -> Result<(), Error> {
+        let new = Folder::owners(new);
+        for folder in &self.folders {
+            for (_, uri) in folder.files.iter().filter(|(_, uri)| !folder.owns(uri, &new)) {
+                changes.remove_resource(uri)?;
             }
         }
+        Ok(())
     }
 
-    fn remove(&mut self, entry: Entry<'_>) {
-        // OK to ignore: changes are announced, and serving may be over.
-        let _ = match entry {
-            Entry::Tool(tool) => self.handle.remove_tool(&tool.tool.name),
-            Entry::Resource(resource) if resource.is_folder => {
-                let uri = &resource.resource.uri;
-                if let Some(at) = self.folders.iter().position(|f| f.definition.resource.uri == *uri) {
-                    self.folders.swap_remove(at).remove(&self.handle);
-                }
-                Ok(true)
+    /// Adds the files of `new` that are not registered.
+    fn add_files(&self, new: &[Folder], changes: &mut Changes) -> Result<(), Error> {
+        let old = Folder::owners(&self.folders);
+        for folder in new {
+            for (path, uri) in folder.files.iter().filter(|(_, uri)| !folder.owns(uri, &old)) {
+                folder.add(path, uri, changes)?;
             }
-            Entry::Resource(resource) => self.handle.remove_resource(&resource.resource.uri),
-            Entry::Template(template) => {
-                self.handle.remove_template(template.template.uri_template().as_str())
-            }
-            Entry::Prompt(prompt) => self.handle.remove_prompt(&prompt.prompt.name),
-        };
+        }
+        Ok(())
+    }
+
+    /// Sets the folders whose files are registered. Files that were there keep their stamps.
+    fn set_folders(&mut self, folders: Vec<Folder>) {
+        let mut old = std::mem::replace(&mut self.folders, folders);
+        for folder in &mut self.folders {
+            let uri = &folder.definition.resource.uri;
+            let same = old.iter_mut().find(|old| old.definition.resource.uri == *uri);
+            folder.file_stamps = same.map(|old| std::mem::take(&mut old.file_stamps)).unwrap_or_default();
+            let root = &folder.definition.path;
+            folder.file_stamps.replace(&mut folder.files.iter().map(|(path, _)| root.join(path)));
+        }
     }
 
     /// Watches the files of the definition. Those that were watched before keep their stamps.
@@ -261,31 +261,44 @@ impl Catalog {
     /// Notifies clients of watched files that changed, and lists changed folders again.
     ///
     /// # Errors
-    /// [`ErrorKind::Closed`]: serving is over. [`ErrorKind::Misuse`]: updates were not announced.
+    /// Serving is over, or updates were not announced.
     pub(crate) fn look(&mut self) -> Result<(), Error> {
         for at in self.stamps.changed() {
             if let Some(uri) = self.watched.get(at) {
                 self.handle.resource_updated(uri)?;
             }
         }
-        for folder in self.folders.iter_mut().filter(|folder| folder.definition.watch) {
-            for at in folder.file_stamps.changed() {
+        let mut changed = Vec::with_capacity(self.folders.len());
+        for folder in &mut self.folders {
+            let watch = folder.definition.watch;
+            for at in if watch { folder.file_stamps.changed() } else { Vec::new() } {
                 if let Some((_, uri)) = folder.files.get(at) {
                     self.handle.resource_updated(uri)?;
                 }
             }
-            if !folder.folder_stamps.changed().is_empty() {
-                folder.list(&self.handle)?;
-            }
+            changed.push(watch && !folder.folder_stamps.changed().is_empty());
+        }
+        if changed.contains(&true) {
+            let again = |(folder, changed): (&Folder, &bool)| match changed {
+                true => Folder::read(&folder.definition),
+                false => folder.clone(),
+            };
+            let folders = self.folders.iter().zip(&changed).map(again).collect();
+            let folders = Folder::distinct(&self.definition, folders);
+            let mut changes = self.handle.changes();
+            self.remove_files(&folders, &mut changes)?;
+            self.add_files(&folders, &mut changes)?;
+            changes.apply()?;
+            self.set_folders(folders);
         }
         Ok(())
     }
 }
 
 impl Folder {
-    /// Reads the folder, and registers and removes files so that exactly its files are registered.
-    fn list(&mut self, handle: &Handle) -> Result<(), Error> {
-        let (uri, root) = (&self.definition.resource.uri, &self.definition.path);
+    /// Lists the files of a folder.
+    fn read(definition: &Arc<ResourceDefinition>) -> Folder {
+        let (uri, root) = (&definition.resource.uri, &definition.path);
         let listing = files::list_folder(root).unwrap_or_else(|error| {
             log(&format!("{uri}: {}: {error}", root.display()));
             let mut empty = files::Listing::default();
@@ -295,65 +308,50 @@ impl Folder {
         if listing.truncated {
             log(&format!("{uri}: {}: too many files; {} are listed", root.display(), listing.files.len()));
         }
-        let (kept, gone) = std::mem::take(&mut self.files)
-            .into_iter()
-            .partition(|(path, _)| listing.files.binary_search(path).is_ok());
-        self.files = kept;
-        for (_, uri) in &gone {
-            handle.remove_resource(uri)?;
-        }
-        let known = self.files.len();
-        for path in &listing.files {
-            let old = self.files.get(..known).unwrap_or_default();
-            if old.binary_search_by(|(other, _)| other.cmp(path)).is_err() {
-                self.add(handle, path)?;
-            }
-        }
-        self.files.sort_unstable();
-        self.folder_stamps = listing.folders;
-        self.stamp();
-        Ok(())
-    }
-
-    fn stamp(&mut self) {
-        self.file_stamps.replace(&mut self.files.iter().map(|(path, _)| self.definition.path.join(path)));
-    }
-
-    /// Removes the file with this URI, which gets an entry of its own.
-    fn release(&mut self, handle: &Handle, uri: &str) {
-        if let Some(at) = self.files.iter().position(|(_, other)| other == uri) {
-            self.files.remove(at);
-            // OK to ignore: changes are announced, and serving may be over.
-            let _ = handle.remove_resource(uri);
-            self.stamp();
+        let files = listing.files.into_iter().map(|path| {
+            let uri = files::uri_below(uri, &path);
+            (path, uri)
+        });
+        Folder {
+            definition: Arc::clone(definition),
+            files: files.collect(),
+            file_stamps: Stamps::default(),
+            folder_stamps: listing.folders,
         }
     }
 
-    fn remove(self, handle: &Handle) {
-        for (_, uri) in self.files {
-            // OK to ignore: as above.
-            let _ = handle.remove_resource(&uri);
+    /// Drops files whose URI belongs to a resource of the definition or to an earlier folder.
+    fn distinct(definition: &Definition, mut folders: Vec<Folder>) -> Vec<Folder> {
+        let resources = definition.resources.iter().filter(|resource| !resource.is_folder);
+        let mut taken: HashSet<String> = resources.map(|resource| resource.resource.uri.clone()).collect();
+        for folder in &mut folders {
+            folder.files.retain(|(_, uri)| taken.insert(uri.clone()));
         }
+        folders
     }
 
-    fn add(&mut self, handle: &Handle, path: &Path) -> Result<(), Error> {
+    /// The folder of each URI.
+    fn owners(folders: &[Folder]) -> HashMap<&str, &Folder> {
+        let uris = folders.iter().flat_map(|f| f.files.iter().map(move |(_, uri)| (uri.as_str(), f)));
+        uris.collect()
+    }
+
+    /// Returns whether the owner of the URI is this folder, with the same definition.
+    fn owns(&self, uri: &str, owners: &HashMap<&str, &Folder>) -> bool {
+        let (definition, owner) = (&self.definition, owners.get(uri));
+        owner.is_some_and(|owner| {
+            owner.definition.resource.uri == definition.resource.uri
+                && owner.definition.source.same(&definition.source)
+        })
+    }
+
+    fn add(&self, path: &Path, uri: &str, changes: &mut Changes) -> Result<(), Error> {
         let (root, below) = (self.definition.path.clone(), path.to_owned());
         let folder = &self.definition.resource;
-        let uri = files::uri_below(&folder.uri, path);
-        let mut resource = Resource::new(&uri, path.to_string_lossy());
+        let mut resource = Resource::new(uri, path.to_string_lossy());
         resource.mime_type = folder.mime_type.clone().or(files::media_type(path).map(str::to_owned));
         resource.annotations = folder.annotations.clone();
         let media = resource.mime_type.clone();
-        let added = handle
-            .add_resource(resource, move |_, uri| files::read_below(&root, &below, uri, media.as_deref()));
-        match added {
-            // The file has an entry of its own in the definition.
-            Err(error) if error.kind() == ErrorKind::Misuse => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => {
-                self.files.push((path.to_owned(), uri));
-                Ok(())
-            }
-        }
+        changes.add_resource(resource, move |_, uri| files::read_below(&root, &below, uri, media.as_deref()))
     }
 }

@@ -32,7 +32,7 @@ impl Stamp {
 }
 
 /// Paths with the stamps that they had at the last check.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Stamps(Vec<(PathBuf, Option<Stamp>)>);
 
 impl Stamps {
