@@ -224,7 +224,7 @@ pub(super) struct ThreadWriter {
 
 struct Shared {
     state: Mutex<Waiting>,
-    /// The writer waits here for frames, senders for room.
+    /// The writer waits here for frames, senders for room, `close` for the last write.
     moved: Condition,
 }
 
@@ -262,7 +262,6 @@ impl Shared {
         let mut batch = Vec::new();
         let mut state = lock(&self.state);
         loop {
-            state.writing = false;
             while state.frames.is_empty() && !state.closed {
                 state = self.moved.wait(state);
             }
@@ -276,6 +275,10 @@ impl Shared {
             sink.send(&batch);
             state = lock(&self.state);
             state.closed |= sink.closed();
+            state.writing = false;
+            // `close` waits for this.
+            self.moved.release(state);
+            state = lock(&self.state);
         }
     }
 }
@@ -334,5 +337,62 @@ impl ProcessGuard for LinkGuard {
 
     fn end(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::transport::framing::FrameSink;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// A sink whose sends end when the test permits it.
+    struct Slow {
+        begun: mpsc::SyncSender<()>,
+        permits: Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl FrameSink for Slow {
+        fn send(&self, _: &[u8]) {
+            self.begun.send(()).unwrap();
+            lock(&self.permits).recv_timeout(SOON).unwrap();
+        }
+
+        fn closed(&self) -> bool {
+            false
+        }
+
+        fn congested(&self) -> bool {
+            false
+        }
+
+        fn close(&self, _: Instant) {}
+    }
+
+    impl ReplySink for Slow {}
+
+    #[test]
+    fn closing_ends_with_the_last_write() {
+        let ((begun, begins), (permit, permits)) = (mpsc::sync_channel(0), mpsc::channel());
+        let writer = Arc::new(ThreadWriter::new(Arc::new(Slow { begun, permits: Mutex::new(permits) })));
+        writer.send(b"frame\n", Instant::now() + SOON).unwrap();
+        begins.recv_timeout(SOON).unwrap();
+        let (closing, closed) = (Arc::clone(&writer), mpsc::channel());
+        let sender = closed.0;
+        std::thread::spawn(move || {
+            // Without a wake-up it would take ten times as long as this test waits.
+            closing.close(Instant::now() + 10 * SOON);
+            sender.send(())
+        });
+        while !writer.shared.moved.has_waiters(&lock(&writer.shared.state)) {
+            std::thread::yield_now();
+        }
+        permit.send(()).unwrap();
+        closed.1.recv_timeout(SOON).expect("closing ends");
     }
 }
