@@ -35,6 +35,7 @@ mod tests;
 
 pub use endpoint::Endpoint;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -213,6 +214,8 @@ impl Drop for Listed<'_> {
 /// exchange will not end then.
 struct UnansweredRequest {
     id: Option<u64>,
+    /// Set for a request that was not queued: its sender gets the reason.
+    refused: Arc<AtomicBool>,
     sink: Arc<dyn MessageHandler>,
 }
 
@@ -226,7 +229,7 @@ impl UnansweredRequest {
 
 impl Drop for UnansweredRequest {
     fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
+        if let Some(id) = self.id.take().filter(|_| !self.refused.load(Ordering::Relaxed)) {
             self.sink.fail(id, closed());
         }
     }
@@ -318,7 +321,12 @@ impl Transport for HttpTransport {
             Wait::Queued => {
                 let (frame, headers) = (message.frame.to_vec(), message.headers.to_vec());
                 let shared = Arc::clone(&self.shared);
-                let unanswered = UnansweredRequest { id: post.exchange.id, sink: Arc::clone(&sink) };
+                let refused = Arc::<AtomicBool>::default();
+                let unanswered = UnansweredRequest {
+                    id: post.exchange.id,
+                    refused: Arc::clone(&refused),
+                    sink: Arc::clone(&sink),
+                };
                 let job: Job = Box::new(move || {
                     if post.exchange.id.is_none() {
                         // The message was queued before its deadline; sending has another one.
@@ -331,12 +339,16 @@ impl Transport for HttpTransport {
                     Kind::Request(_) | Kind::Stream(_) => &self.calls,
                     Kind::Notification | Kind::Answer => &self.notes,
                 };
-                pool.try_submit(job).map_err(|refused| match refused.why {
-                    PoolError::Full => Failure::Busy(
-                        "too many started calls wait for a thread, see `Limits::http_threads`".into(),
-                    ),
-                    PoolError::Closed => closed(),
-                    PoolError::NoThread => Failure::Busy("no thread can be started".into()),
+                pool.try_submit(job).map_err(|job| {
+                    // Before the job is dropped.
+                    refused.store(true, Ordering::Relaxed);
+                    match job.why {
+                        PoolError::Full => Failure::Busy(
+                            "too many started calls wait for a thread, see `Limits::http_threads`".into(),
+                        ),
+                        PoolError::Closed => closed(),
+                        PoolError::NoThread => Failure::Busy("no thread can be started".into()),
+                    }
                 })
             }
         }

@@ -335,6 +335,8 @@ fn started_calls_run_beside_each_other_and_are_bounded() {
         line.transport.send(&late, Wait::Queued).unwrap();
     }
     assert!(matches!(line.transport.send(&late, Wait::Queued), Err(Failure::Busy(_))));
+    // The sender has the reason; another one must not be reported before it.
+    assert!(line.recorder.records.lock().unwrap().failures.is_empty());
     for _ in 0..4 {
         go.send(()).unwrap();
     }
