@@ -138,8 +138,9 @@ limits! {
         /// quarter later at most; zero turns this off. Off by default: most hosts do not start a
         /// server again. Open subscriptions do not count.
         pub idle_exit: Duration = 0, "TINYMCP_IDLE_EXIT_MS" in 0..=MOST_MS;
-        /// Longest time that a call waits for the user, the model or the roots in a session,
-        /// and validity of a sealed `requestState`. 10 min: time for a user to respond.
+        /// Longest time that a call, or a server of a hub outside of calls, waits for the user, the
+        /// model or the roots in a session, and validity of a sealed `requestState`. 10 min:
+        /// time for a user to respond.
         pub ask_timeout: Duration = 600_000, "TINYMCP_ASK_MS" in 1..=MOST_MS;
         /// Parked calls of one client. 64: each holds its message in memory. For all clients of an
         /// HTTP server the bound is this or the number of sessions, whichever is larger.

@@ -234,6 +234,43 @@ fn played(seen: mpsc::Sender<(MemoryEndHandle, String)>) -> Upstream {
 type MemoryEndHandle = Arc<MemoryEnd>;
 
 #[test]
+fn a_request_outside_of_calls_that_the_client_never_answers_fails_in_time() {
+    let mut short = limits();
+    short.ask_timeout = Duration::from_millis(200);
+    let hub = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(SOON).build().unwrap();
+    let mut server = Server::new("proxy", "1.0.0");
+    server.limits(short);
+    hub.export(&mut server).unwrap();
+    let (seen, messages) = mpsc::channel();
+    hub.add("one", played(seen)).unwrap();
+    let (link, client) = memory();
+    std::thread::spawn(move || server.serve(link));
+    let receive = |what: &str| loop {
+        let line = client.receive(SOON).expect(what);
+        if line.contains(what) {
+            break serde_json::from_str::<serde_json::Value>(&line).unwrap();
+        }
+    };
+    client.send(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}"#,
+    );
+    receive("\"result\"");
+    client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let next = |what: &str| loop {
+        let (end, line) = messages.recv_timeout(SOON).expect(what);
+        if line.contains(what) {
+            break (end, serde_json::from_str::<serde_json::Value>(&line).unwrap());
+        }
+    };
+    let (end, _) = next("notifications/initialized");
+    end.send(r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#);
+    let asked = receive("roots/list");
+    let (_, answer) = next("\"error\"");
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&"r".into(), &(-32603).into()), "{answer}");
+    assert_eq!(receive("notifications/cancelled")["params"]["requestId"], asked["id"]);
+}
+
+#[test]
 fn a_server_with_sessions_is_told_what_the_first_client_can_be_asked_and_can_ask_it_for_roots() {
     for below in [Protocol::Session, Protocol::Stateless] {
         let builder = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(SOON);

@@ -55,6 +55,9 @@ pub(crate) struct Connection {
     pub outbox: Outbox,
 }
 
+/// Error of a call or request whose client has not responded before the deadline.
+const NO_RESPONSE: &str = "The client did not respond in time";
+
 /// Calls that wait for the client's responses.
 #[derive(Default)]
 struct Parked {
@@ -72,6 +75,8 @@ pub(crate) type OnAnswer = Box<dyn FnOnce(Answer) + Send>;
 struct ClientRequest {
     id: u64,
     on_answer: OnAnswer,
+    /// Time at which it fails without a response.
+    deadline: Instant,
     /// The message while the session is not ready for requests.
     unsent: Vec<u8>,
 }
@@ -338,7 +343,7 @@ impl Connection {
     }
 
     /// Sends a request to the session's client outside of a call, as soon as the session is ready.
-    /// Returns `on_answer` if no request can be sent.
+    /// It fails after the limit `ask_timeout`. Returns `on_answer` if no request can be sent.
     #[allow(dead_code)] // Used by the hub.
     pub(crate) fn ask(&self, request: AskRequest, on_answer: OnAnswer) -> Result<(), OnAnswer> {
         let (Some(era), Some((peer, ready))) =
@@ -359,8 +364,10 @@ impl Connection {
         if ready {
             self.outbox.send(&self.sink, std::mem::take(&mut unsent));
         }
-        parked.requests.push(ClientRequest { id, on_answer, unsent });
+        let deadline = Instant::now() + self.core.limits.ask_timeout;
+        parked.requests.push(ClientRequest { id, on_answer, deadline, unsent });
         drop(parked);
+        self.core.watchdog.arm();
         // The session may have become ready since, and the reader has then seen no request.
         if !ready && self.session().as_ref().is_some_and(|session| session.ready) {
             self.ready();
@@ -418,13 +425,15 @@ impl Connection {
         Some(job)
     }
 
-    /// Ends overdue calls with an error, and sends notifications that waited for a slow client and
-    /// messages that waited for a thread. Returns whether there are deadlines or messages left.
+    /// Ends overdue calls and requests to the client with an error. Sends notifications that waited
+    /// for a slow client and messages that waited for a thread. Returns whether there are deadlines
+    /// or messages left.
     pub(crate) fn check(&self, now: Instant) -> bool {
         let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
             self.time_out(late);
         }
+        let more = self.time_out_requests(now) || more;
         if !self.congested() {
             let missed = std::mem::take(&mut *lock(&self.missed));
             for change in &missed {
@@ -443,9 +452,29 @@ impl Connection {
         };
         let (parked, late): (Vec<_>, Vec<_>) = late.into_iter().partition(parked);
         let (started, queued) = late.into_iter().partition(|running| running.call.has_started());
-        self.give_up(parked, "The client did not respond in time");
+        self.give_up(parked, NO_RESPONSE);
         self.give_up(started, "The call did not finish before its deadline");
         self.give_up(queued, "The call did not start before its deadline: all workers were busy");
+    }
+
+    /// Ends the overdue requests that belong to no call. Returns whether there are others.
+    fn time_out_requests(&self, now: Instant) -> bool {
+        let mut parked = lock(&self.parked);
+        let requests = std::mem::take(&mut parked.requests);
+        let late: Vec<ClientRequest>;
+        (late, parked.requests) = requests.into_iter().partition(|request| request.deadline <= now);
+        let more = !parked.requests.is_empty();
+        drop(parked);
+        for request in late {
+            if let Some(era) = self.core.eras.legacy.filter(|_| request.unsent.is_empty()) {
+                let mut w = Writer::new();
+                era.withdraw(&mut w, request.id);
+                w.newline();
+                self.outbox.send(&self.sink, w.into_bytes());
+            }
+            (request.on_answer)(Err(RpcError::new(code::INTERNAL, NO_RESPONSE)));
+        }
+        more
     }
 
     /// Cancels calls and sends an error instead of the results of their handlers.
