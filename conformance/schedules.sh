@@ -29,9 +29,10 @@ find "$out/src" -name '*.rs' ! -name 'model_sync.rs' ! -name 'schedules*.rs' -ex
 echo 'pub(crate) use crate::schedules_net::{Listener, Socket};' >"$(ls "$out"/src/transport/http_server/listen*.rs)"
 sed -i 's/\bmio::/crate::schedules_net::mio::/g' "$out"/src/transport/http_server/*.rs
 # The reader hand-off: its models are a module of the client's transports, make the connection themselves, and set the
-# time of deadlines and of the pause.
+# time of deadlines and of the pause. The model of a server's request takes the server's connection from a handle.
 sed -i 's/^mod handoff;$/&\n#[path = "..\/..\/schedules_reader.rs"]\npub(crate) mod schedules_reader;/' "$out/src/transport/client/mod.rs"
 sed -i 's/pub(super) fn dial/pub(crate) fn dial/' "$out/src/client/builder.rs"
+sed -i 's/pub(super) fn shared/pub(crate) fn shared/' "$out/src/server/handle.rs"
 sed -i 's/\bInstant::now()/crate::model_sync::now()/g' "$out/src/client/pending_call.rs"
 sed -i 's/(state, pause)/(state, crate::model_sync::pause(pause))/' "$out/src/transport/client/handoff.rs"
 # The watchdog waits for signals with poll, which would stop every thread; elsewhere it uses a condition variable.

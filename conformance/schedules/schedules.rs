@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::json::{Doc, Json};
+use crate::model::client_request::AskRequest;
 use crate::model_sync::thread;
 use crate::pool::{Pool, PoolSize};
 use crate::transport::client::schedules_reader as reader;
@@ -22,6 +23,7 @@ pub const MODELS: &[(&str, fn())] = &[
     ("pool_withdraw_and_close", pool_withdraw_and_close),
     ("server_pooled_calls", server_pooled_calls),
     ("server_cancelled_calls", server_cancelled_calls),
+    ("server_request_while_opening", server_request_while_opening),
     ("client_three_callers", client_three_callers),
     ("client_cancel", client_cancel),
     ("client_end", client_end),
@@ -89,6 +91,27 @@ fn pool_withdraw_and_close() {
     let accepted = submitting.join().unwrap();
     assert!(pool.wait_idle(Instant::now() + LONG));
     assert_eq!(count.load(Ordering::Relaxed) + withdrawn, accepted);
+}
+
+/// A request outside of calls that is made while the session becomes ready is sent.
+fn server_request_while_opening() {
+    let (link, mut end) = memory();
+    let server = server(false);
+    let handle = server.handle();
+    let serving = thread::spawn(move || server.serve(link));
+    assert!(end.send(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}"#
+    ));
+    assert!(end.receive(LONG).is_some_and(|opened| id(&opened) == Some(1)));
+    let asking = thread::spawn(move || {
+        let connections = handle.shared().expect("served").connections();
+        connections[0].ask(AskRequest::Roots, Box::new(|_| ())).is_ok()
+    });
+    assert!(end.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#));
+    assert!(asking.join().unwrap());
+    assert!(end.receive(LONG).is_some_and(|asked| asked.contains("roots/list")));
+    end.finish();
+    serving.join().unwrap().expect("served");
 }
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
