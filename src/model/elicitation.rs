@@ -2,8 +2,8 @@
 //!
 //! The fields are those of MCP client/elicitation (2025-11-25, 2026-07-28): strings with bounds
 //! and a format, numbers, integers, booleans, single and multiple choice with or without titles,
-//! each with a default. An answer is checked against its form before a handler sees it.
-//! Passwords, keys and payment data must never be asked for in a form: use a URL.
+//! each with a default. A response is validated against its form before a handler gets it.
+//! A form must never request passwords, keys or payment data: use a URL.
 
 use crate::json::{Doc, Json, Kind, Value};
 #[cfg(feature = "client")]
@@ -32,7 +32,7 @@ impl Form {
         self
     }
 
-    /// Describes the first fault that makes this form impossible to fill in.
+    /// Describes the first fault of this form, such as a field without choices.
     pub(crate) fn fault(&self) -> Option<String> {
         for (at, field) in self.fields.iter().enumerate() {
             let name = &field.name;
@@ -274,8 +274,8 @@ impl Field {
         self
     }
 
-    /// Initial value. It is a hint to the client: an answer without the field stays
-    /// without it.
+    /// Initial value. It is a hint to the client: it is not added to a response without the
+    /// field.
     #[must_use]
     pub fn default(mut self, value: impl Into<Json>) -> Field {
         self.default = Some(value.into());

@@ -21,7 +21,7 @@ pub struct Sampling {
     pub temperature: Option<f64>,
     /// Texts that end the message.
     pub stop: Vec<String>,
-    /// Parts of models' names, the most wanted first.
+    /// Parts of names of models, in order of preference.
     pub hints: Vec<String>,
     /// Priorities of cost, speed and intelligence, each from 0 to 1.
     pub priorities: [Option<f64>; 3],
@@ -29,7 +29,7 @@ pub struct Sampling {
     pub tools: Vec<Tool>,
     /// Rule for the use of tools.
     pub tool_choice: Option<ToolChoice>,
-    /// More for the model's provider, an object.
+    /// Additional data for the model's provider, an object.
     pub metadata: Option<Json>,
 }
 
@@ -46,7 +46,7 @@ pub enum Block {
         id: String,
         /// Result of the tool.
         content: Vec<Content>,
-        /// The tool could not do it.
+        /// The tool failed.
         is_error: bool,
     },
 }
@@ -95,7 +95,7 @@ impl ToolChoice {
 }
 
 impl Sampling {
-    /// A request for at most this many tokens.
+    /// Creates a request for at most this many tokens.
     pub fn new(max_tokens: u32) -> Sampling {
         Sampling {
             messages: Vec::new(),
@@ -111,13 +111,13 @@ impl Sampling {
         }
     }
 
-    /// One more message of text from the person.
+    /// Adds a text message of the user.
     #[must_use]
     pub fn user(self, text: impl Into<String>) -> Sampling {
         self.message(Role::User, [Block::Content(Content::text(text))])
     }
 
-    /// One more message.
+    /// Adds a message.
     #[must_use]
     pub fn message(mut self, role: Role, blocks: impl Into<Vec<Block>>) -> Sampling {
         self.messages.push((role, blocks.into()));
@@ -145,7 +145,7 @@ impl Sampling {
         self
     }
 
-    /// Part of a model's name, the most wanted first.
+    /// Adds a part of a model's name, in order of preference.
     #[must_use]
     pub fn model_hint(mut self, name: impl Into<String>) -> Sampling {
         self.hints.push(name.into());
@@ -178,7 +178,7 @@ impl Sampling {
         self
     }
 
-    /// More for the model's provider, an object.
+    /// Additional data for the model's provider, an object.
     #[must_use]
     pub fn metadata(mut self, metadata: Json) -> Sampling {
         self.metadata = Some(metadata);
@@ -194,7 +194,7 @@ impl Sampling {
         self.messages.iter().flat_map(|(_, blocks)| blocks).flat_map(Block::contents)
     }
 
-    /// Finds tool uses and results that do not pair up, which a client must reject (MCP
+    /// Finds tool uses without a result and results without a use, which a client must reject (MCP
     /// client/sampling, "tool result content restriction" and "tool use and result balance").
     pub(crate) fn unpaired(&self) -> Option<&'static str> {
         let mut open: Vec<&str> = Vec::new();
@@ -247,21 +247,21 @@ impl SampleResponse {
         SampleResponse { model: model.into(), blocks: Vec::new(), stop_reason: None }
     }
 
-    /// One more block of text.
+    /// Adds a text block.
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> SampleResponse {
         self.block(Block::Content(Content::text(text)))
     }
 
-    /// One more block.
+    /// Adds a block.
     #[must_use]
     pub fn block(mut self, block: Block) -> SampleResponse {
         self.blocks.push(block);
         self
     }
 
-    /// Stop reason: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or its provider's
-    /// word.
+    /// Stop reason: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or a value of
+    /// the provider.
     #[must_use]
     pub fn stop_reason(mut self, reason: impl Into<String>) -> SampleResponse {
         self.stop_reason = Some(reason.into());
@@ -330,7 +330,7 @@ impl SampleResult {
         self.doc.root().get("model").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Stop reason: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or the provider's word.
+    /// Stop reason: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or a value of the provider.
     pub fn stop_reason(&self) -> Option<&str> {
         self.doc.root().get("stopReason")?.as_str()
     }
