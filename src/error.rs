@@ -56,8 +56,8 @@ impl Error {
         Error(Box::new(Inner { kind, message: message.into(), code: None, data: None, source: None }))
     }
 
-    /// The number the peer gave: of its JSON-RPC error when [`Error::kind`] is
-    /// [`ErrorKind::Remote`], its HTTP status when it is [`ErrorKind::Refused`].
+    /// Returns the code of the peer's JSON-RPC error for [`ErrorKind::Remote`], and the HTTP status
+    /// for [`ErrorKind::Refused`].
     pub fn code(&self) -> Option<i32> {
         self.0.code
     }

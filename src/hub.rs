@@ -14,7 +14,7 @@
 //!
 //! # Isolation
 //!
-//! Each server has its own connection, era, call table and cache (2026-07-28 architecture: one
+//! Each server has its own connection, protocol, call table and cache (2026-07-28 architecture: one
 //! client, one server). A [`Call`](crate::Call) belongs to its connection; cursors and the state of
 //! a call that needs input never leave that connection.
 //!
@@ -198,7 +198,7 @@ impl Hub {
     ///
     /// # Errors
     /// As [`Hub::remove`]; [`ErrorKind::Timeout`] when the server is still connecting; otherwise
-    /// the reason for which it has no connection.
+    /// the reason why it has no connection.
     pub fn client(&self, key: &str) -> Result<Client, Error> {
         let member = self.member(key)?;
         self.connected(&member)

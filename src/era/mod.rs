@@ -166,7 +166,7 @@ pub(crate) enum Reply<'a> {
     Prompt(&'a PromptOutput),
     /// Completion values.
     Completion(&'a Completion),
-    /// Result of another server, and the cache hint to use if that gave none.
+    /// Result of another server, and the cache hint to use if that server sent none.
     Proxied(&'a dyn Proxied, CacheHint),
     /// Requests to the client, and the `requestState` to return.
     Asked { asks: &'a [Ask], state: &'a str },
@@ -181,7 +181,7 @@ pub(crate) trait Proxied: Send + Sync {
     /// Writes its members. Returns the members of its `_meta`, as text without braces.
     fn write(&self, w: &mut Writer, revision: Revision) -> &str;
 
-    /// Its cache hint, for a kind of result that has one; `own` if the other server gave none.
+    /// Its cache hint, for a kind of result that has one; `own` if the other server sent none.
     fn cache(&self, own: CacheHint) -> Option<CacheHint>;
 }
 

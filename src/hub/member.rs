@@ -312,7 +312,7 @@ impl Member {
         end(ended, &abort);
     }
 
-    /// The connection or the reason for which there is none; `None` while connecting.
+    /// The connection, or the reason why there is no connection; `None` while connecting.
     fn connection(&self, state: &State) -> Option<Result<Client, Error>> {
         match &state.phase {
             Phase::Running(client) => Some(Ok(client.clone())),

@@ -1,7 +1,7 @@
 //! Response heads: status line, header fields, date.
 //!
 //! # Invariants
-//! - A field value cannot end its line: a value with a control character is left out.
+//! - A field value cannot end its line: a value with a control character is omitted.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
