@@ -8,9 +8,10 @@
 //!
 //! # Names
 //!
-//! A tool or prompt of a hub is named `server__name`. The key is the longest one of a server that
-//! fits; the rest is the name at that server. Resources are named by key and URI, because two
-//! servers may have the same URI.
+//! A tool or prompt of a hub is named `server__name`, or begins with another prefix
+//! ([`Upstream::prefix`]). The server with the longest prefix that fits gets the call; the rest is
+//! the name at that server. If several servers have that prefix, the first one that lists the name
+//! gets the call. Resources are named by key and URI, because two servers may have the same URI.
 //!
 //! # Isolation
 //!
@@ -27,6 +28,7 @@ mod builder;
 mod config;
 mod member;
 mod merge;
+mod names;
 mod proxy;
 mod upstream;
 
@@ -51,11 +53,15 @@ pub use upstream::Upstream;
 
 use builder::Handlers;
 use member::Member;
-use merge::gather;
+use merge::{Offers, gather};
+use names::UpstreamNames;
 
 /// Separator between a server's key and a name. Hosts accept only `_` and `-` as punctuation in
 /// the names of tools.
 const SEPARATOR: &str = "__";
+
+/// Finds the name at the server with this key for a name of the hub.
+type AtServer = for<'n> fn(&'n UpstreamNames, &str, &'n str) -> Option<&'n str>;
 
 /// Many servers as one. Clones share the hub; every thread may use it.
 ///
@@ -126,11 +132,14 @@ impl Hub {
     ///
     /// # Errors
     /// [`ErrorKind::Misuse`] if another server has this key; [`ErrorKind::Invalid`] unless it has 1
-    /// to 32 characters of `A-Z a-z 0-9 - _ .`; [`ErrorKind::Limit`] beyond [`Limits::servers`];
+    /// to 32 characters of `A-Z a-z 0-9 - _ .`, and when the prefix, a pattern or a new name of the
+    /// upstream is not valid; [`ErrorKind::Limit`] beyond [`Limits::servers`];
     /// [`ErrorKind::Closed`] after [`Hub::close`].
     pub fn add(&self, key: impl Into<String>, upstream: Upstream) -> Result<(), Error> {
         let key = key.into();
         check_key(&key)?;
+        let named = upstream.names.check();
+        named.map_err(|error| Error::new(error.kind(), format!("server {key:?}: {error}")))?;
         let member = {
             let mut members = lock(&self.shared.members);
             if self.shared.closed.load(Ordering::Relaxed) {
@@ -211,45 +220,48 @@ impl Hub {
     /// connecting, the time counts from the start of the connection, so it delays one list only. A
     /// server whose last list was late gets a tenth of the time.
     pub fn tools(&self) -> Merged<Tool> {
-        self.gathered(|o| o.tools, Client::request_tools, |key, tool| tool.name = qualified(key, &tool.name))
+        self.tools_of(&self.members())
+    }
+
+    fn tools_of(&self, members: &[Arc<Member>]) -> Merged<Tool> {
+        let offers: Offers = |o| o.tools;
+        gather(members, &self.shared.limits, offers, Client::request_tools, |names, key, mut tool| {
+            tool.name = names.tool(key, &tool.name)?;
+            Some(tool)
+        })
     }
 
     /// The prompts of all servers, named for [`Hub::prompt`].
     pub fn prompts(&self) -> Merged<Prompt> {
-        self.gathered(
-            |o| o.prompts,
-            Client::request_prompts,
-            |key, prompt| {
-                prompt.name = qualified(key, &prompt.name);
-            },
-        )
+        self.prompts_of(&self.members())
+    }
+
+    fn prompts_of(&self, members: &[Arc<Member>]) -> Merged<Prompt> {
+        let offers: Offers = |o| o.prompts;
+        gather(members, &self.shared.limits, offers, Client::request_prompts, |names, key, mut prompt| {
+            prompt.name = names.prompt(key, &prompt.name);
+            Some(prompt)
+        })
     }
 
     /// The resources of all servers, each with its server's key.
     pub fn resources(&self) -> Merged<Resource> {
-        self.gathered(|o| o.resources, Client::request_resources, |_, _| {})
+        let (members, limits) = (self.members(), &self.shared.limits);
+        gather(&members, limits, |o| o.resources, Client::request_resources, |_, _, item| Some(item))
     }
 
     /// The resource templates of all servers, each with its server's key.
     pub fn templates(&self) -> Merged<Template> {
-        self.gathered(|o| o.resources, Client::request_templates, |_, _| {})
+        let (members, limits) = (self.members(), &self.shared.limits);
+        gather(&members, limits, |o| o.resources, Client::request_templates, |_, _, item| Some(item))
     }
 
-    fn gathered<T>(
-        &self,
-        offers: fn(&crate::model::ServerCapabilities) -> bool,
-        prepare: fn(&Client, Option<&str>) -> Request<crate::client::Page<T>>,
-        rename: fn(&str, &mut T),
-    ) -> Merged<T> {
-        gather(&self.members(), &self.shared.limits, offers, prepare, rename)
-    }
-
-    /// Calls a tool, named `server__tool`.
+    /// Calls a tool, named as in [`Hub::tools`].
     ///
     /// # Errors
     /// As [`Hub::client`] and [`Request::wait`].
     pub fn call_tool(&self, name: &str, arguments: impl ToJson) -> Result<ToolOutput, Error> {
-        self.routed(name, |client, name| client.request_tool(name, arguments).wait())
+        self.request_tool(name, arguments)?.wait()
     }
 
     /// Prepares a tool call. The request belongs to its server's connection.
@@ -257,16 +269,27 @@ impl Hub {
     /// # Errors
     /// As [`Hub::client`].
     pub fn request_tool(&self, name: &str, arguments: impl ToJson) -> Result<Request<ToolOutput>, Error> {
-        let (member, name) = self.split(name)?;
-        Ok(self.connected(&member)?.request_tool(name, arguments))
+        let mut owners = self.owners(name, UpstreamNames::tool_at_server)?;
+        if owners.len() > 1 {
+            let listed = self.tools_of(&members_of(&owners)).entries;
+            keep_owner(&mut owners, listed.iter().find(|tool| tool.name == name).map(|tool| &tool.server));
+        }
+        let (member, name) = owners.into_iter().next().ok_or_else(|| unlisted(name))?;
+        Ok(self.connected(&member)?.request_tool(&name, arguments))
     }
 
-    /// Gets a prompt, named `server__prompt`.
+    /// Gets a prompt, named as in [`Hub::prompts`].
     ///
     /// # Errors
     /// As [`Hub::call_tool`].
     pub fn prompt(&self, name: &str, arguments: &[(&str, &str)]) -> Result<PromptOutput, Error> {
-        self.routed(name, |client, name| client.prompt(name, arguments))
+        let mut owners = self.owners(name, UpstreamNames::prompt_at_server)?;
+        if owners.len() > 1 {
+            let listed = self.prompts_of(&members_of(&owners)).entries;
+            keep_owner(&mut owners, listed.iter().find(|p| p.name == name).map(|p| &p.server));
+        }
+        let (member, name) = owners.into_iter().next().ok_or_else(|| unlisted(name))?;
+        self.connected(&member)?.prompt(&name, arguments)
     }
 
     /// Reads a resource of a server.
@@ -326,11 +349,6 @@ impl Hub {
         close_all(&members);
     }
 
-    fn routed<R>(&self, name: &str, ask: impl FnOnce(&Client, &str) -> Result<R, Error>) -> Result<R, Error> {
-        let (member, name) = self.split(name)?;
-        ask(&self.connected(&member)?, name)
-    }
-
     fn asked<R>(&self, key: &str, ask: impl FnOnce(&Client) -> Result<R, Error>) -> Result<R, Error> {
         ask(&self.client(key)?)
     }
@@ -340,20 +358,28 @@ impl Hub {
         member.client(Instant::now() + self.shared.limits.call_timeout)
     }
 
-    /// The server that a qualified name belongs to, and the name there. The longest key wins,
-    /// because a key may begin with another key and the separator.
-    fn split<'n>(&self, name: &'n str) -> Result<(Arc<Member>, &'n str), Error> {
-        let found =
-            self.members().into_iter().filter_map(|m| unqualified(&m.key, name).map(|rest| (m, rest)));
-        found.max_by_key(|(member, _)| member.key.len()).ok_or_else(|| {
-            match self.shared.closed.load(Ordering::Relaxed) {
-                true => closed(),
-                false => Error::new(
-                    ErrorKind::Invalid,
-                    format!("no server for {name:?}: expected server{SEPARATOR}name"),
-                ),
+    /// The servers that a name may belong to, in the order they were added, with the name there:
+    /// those with the longest prefix that fits, because a prefix may begin with another one.
+    fn owners(&self, name: &str, at_server: AtServer) -> Result<Vec<(Arc<Member>, String)>, Error> {
+        let mut owners = Vec::new();
+        let mut longest = 0;
+        for member in self.members() {
+            let names = &member.upstream.names;
+            let Some(there) = at_server(names, &member.key, name).map(str::to_owned) else { continue };
+            let length = names.prefix_length(&member.key);
+            if length > longest {
+                owners.clear();
+                longest = length;
             }
-        })
+            if length == longest {
+                owners.push((member, there));
+            }
+        }
+        match owners.is_empty() {
+            false => Ok(owners),
+            true if self.shared.closed.load(Ordering::Relaxed) => Err(closed()),
+            true => Err(unlisted(name)),
+        }
     }
 
     fn members(&self) -> Vec<Arc<Member>> {
@@ -374,14 +400,17 @@ fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the hub is closed")
 }
 
-/// The name of a server's tool or prompt in the hub.
-fn qualified(key: &str, name: &str) -> String {
-    format!("{key}{SEPARATOR}{name}")
+fn unlisted(name: &str) -> Error {
+    Error::new(ErrorKind::Invalid, format!("no server offers {name:?}: expected a name from the hub's lists"))
 }
 
-/// The name at the server with this key, if the qualified name fits the key.
-fn unqualified<'n>(key: &str, name: &'n str) -> Option<&'n str> {
-    name.strip_prefix(key)?.strip_prefix(SEPARATOR)
+fn members_of(owners: &[(Arc<Member>, String)]) -> Vec<Arc<Member>> {
+    owners.iter().map(|(member, _)| Arc::clone(member)).collect()
+}
+
+/// Keeps the server with this key; `None` keeps none.
+fn keep_owner(owners: &mut Vec<(Arc<Member>, String)>, key: Option<&String>) {
+    owners.retain(|(member, _)| Some(&member.key) == key);
 }
 
 fn check_key(key: &str) -> Result<(), Error> {

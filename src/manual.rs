@@ -3,6 +3,7 @@
 //! | page | subject |
 //! |---|---|
 //! | [`serve_command`] | `tinymcp serve`: tools from programs and files, without Rust |
+//! | [`proxy_command`] | `tinymcp proxy`: other transports, other revisions, many servers as one |
 //! | [`serve`] | stdio servers: end of input, signals, threads, asking the user, tests |
 //! | [`http`] | HTTP servers: sessions, hosts and origins, tokens, proxies |
 //! | [`client`] | clients and hubs: deadlines, child processes, URLs, threads, many servers as one |
@@ -16,6 +17,9 @@
 
 #[doc = include_str!("manual/serve_command.md")]
 pub mod serve_command {}
+
+#[doc = include_str!("manual/proxy_command.md")]
+pub mod proxy_command {}
 
 #[doc = include_str!("manual/serve.md")]
 pub mod serve {}

@@ -291,10 +291,12 @@ impl Handlers {
         self.client_wait.filter(|_| first)
     }
 
-    /// A client builder with the host's handlers, for the server with this key.
-    pub(super) fn client(self: &Arc<Self>, key: &str) -> ClientBuilder {
-        let mut client =
-            Client::builder(&*self.name, &*self.version).limits(self.limits.clone()).stderr_tag(key);
+    /// A client builder with the host's handlers, for the server with this key. `call_timeout`
+    /// replaces that of the limits.
+    pub(super) fn client(self: &Arc<Self>, key: &str, call_timeout: Option<Duration>) -> ClientBuilder {
+        let mut limits = self.limits.clone();
+        limits.call_timeout = call_timeout.unwrap_or(limits.call_timeout);
+        let mut client = Client::builder(&*self.name, &*self.version).limits(limits).stderr_tag(key);
         let key: Arc<str> = Arc::from(key);
         if let Some(title) = &self.title {
             client = client.title(&**title);

@@ -68,7 +68,7 @@ pub(super) trait ConnectWaiter: Send + Sync {
 
 pub(super) struct Member {
     pub key: String,
-    upstream: Upstream,
+    pub upstream: Upstream,
     handlers: Arc<Handlers>,
     restarts: u32,
     state: Mutex<State>,
@@ -168,11 +168,12 @@ impl Member {
             (state.protocol, state.abort.clone())
         };
         let member = Arc::downgrade(self);
-        let mut client = self.handlers.client(&self.key).abort(&abort).on_end(move |why| {
-            if let Some(member) = member.upgrade() {
-                member.lost(round, why);
-            }
-        });
+        let mut client =
+            self.handlers.client(&self.key, self.upstream.call_timeout).abort(&abort).on_end(move |why| {
+                if let Some(member) = member.upgrade() {
+                    member.lost(round, why);
+                }
+            });
         if let Some(protocol) = protocol {
             client = client.protocol(protocol);
         }

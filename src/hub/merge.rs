@@ -17,6 +17,7 @@ use crate::rpc::code::METHOD_NOT_FOUND;
 use crate::sync::{lock, wait_for};
 
 use super::member::{ConnectWaiter, Member};
+use super::names::UpstreamNames;
 
 /// Lists of all servers, with the errors of those that failed.
 #[derive(Debug)]
@@ -77,13 +78,16 @@ enum Stage<T> {
     Over,
 }
 
-/// Requests a list from all members.
+/// Returns whether a server has the list.
+pub(super) type Offers = fn(&ServerCapabilities) -> bool;
+
+/// Requests a list from all members. `name` gives an item its name in the hub, or drops it.
 pub(super) fn gather<T>(
     members: &[Arc<Member>],
     limits: &Limits,
-    offers: fn(&ServerCapabilities) -> bool,
+    offers: Offers,
     prepare: fn(&Client, Option<&str>) -> Request<Page<T>>,
-    rename: fn(&str, &mut T),
+    name: impl Fn(&UpstreamNames, &str, T) -> Option<T>,
 ) -> Merged<T> {
     let now = Instant::now();
     let waker = Arc::new(Waker::default());
@@ -117,10 +121,8 @@ pub(super) fn gather<T>(
     let mut merged = Merged { entries: Vec::new(), missing: Vec::new() };
     for part in parts {
         let server = &part.member.key;
-        for mut item in part.items {
-            rename(server, &mut item);
-            merged.entries.push(Entry { server: server.clone(), item });
-        }
+        let items = part.items.into_iter().filter_map(|item| name(&part.member.upstream.names, server, item));
+        merged.entries.extend(items.map(|item| Entry { server: server.clone(), item }));
         if let Some(error) = part.error {
             merged.missing.push(Missing { server: server.clone(), error });
         }

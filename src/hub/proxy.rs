@@ -6,7 +6,8 @@
 //!
 //! # Names
 //!
-//! A tool or prompt is offered as `server__name`, a resource or template by its URI. On name
+//! A tool or prompt is offered under the name that its server's [`Upstream`](crate::Upstream)
+//! gives it (`server__name` by default), a resource or template by its URI. On name
 //! clashes the server added first wins, and [`Hub::skipped`] lists the others. A tool name that is
 //! longer than 64 characters or has other characters than `A-Z a-z 0-9 _ - .` is shortened, with a
 //! stable suffix.
@@ -35,6 +36,7 @@ use crate::server::{Handle, Server};
 use crate::sync::{lock, wait_for};
 
 use super::Hub;
+use super::member::Member;
 use call_table::CallTable;
 use delegate::Delegated;
 use listing::{Kinds, Listing, Shown};
@@ -48,13 +50,16 @@ pub struct Skipped {
     pub server: String,
     /// The name or URI of the entry; `None` when a whole list failed.
     pub name: Option<String>,
+    /// The key of the server that has the name already.
+    pub owner: Option<String>,
     /// The reason.
     pub error: Error,
 }
 
 impl Hub {
     /// Offers the entries of this hub's servers through a server: tools and prompts as
-    /// `server__name`, resources and templates by URI. The hub is closed when the server stops.
+    /// `server__name` or with another prefix, resources and templates by URI. The hub is closed
+    /// when the server stops.
     ///
     /// Entries are added and removed with their servers, and clients are notified. A tool whose
     /// name common hosts reject is offered under a shortened name with a stable suffix. A call to a
@@ -251,9 +256,11 @@ impl Export {
 
     /// Makes the server's lists equal to the listings.
     fn show(self: &Arc<Self>, state: &mut State) {
-        let order: Vec<String> = self.hub.members().iter().map(|m| m.key.clone()).collect();
-        state.servers.sort_by_key(|s| order.iter().position(|key| *key == s.key));
-        let listings: Vec<(&str, &Listing)> = state.servers.iter().map(|s| (&*s.key, &s.listing)).collect();
+        let members = self.hub.members();
+        state.servers.sort_by_key(|s| members.iter().position(|member| member.key == s.key));
+        let member = |key: &str| members.iter().find(|member| member.key == key);
+        let listed = state.servers.iter().filter_map(|s| Some((&**member(&s.key)?, &s.listing)));
+        let listings: Vec<(&Member, &Listing)> = listed.collect();
         state.skipped = listing::show(self, &listings, &mut state.shown);
     }
 
@@ -282,6 +289,7 @@ impl Export {
         let copy = |skipped: &Skipped| Skipped {
             server: skipped.server.clone(),
             name: skipped.name.clone(),
+            owner: skipped.owner.clone(),
             error: Error::new(skipped.error.kind(), skipped.error.to_string()),
         };
         state.skipped.iter().map(copy).collect()

@@ -4,16 +4,22 @@
 //! connection.
 
 use std::process::Command;
+use std::time::Duration;
 
 use crate::client::{Client, ClientBuilder};
 use crate::error::Error;
 use crate::transport::Stderr;
+
+use super::names::UpstreamNames;
 
 /// The way to connect to a server.
 pub struct Upstream {
     connect: Box<Connect>,
     stderr: Option<Stderr>,
     inherit_env: bool,
+    pub(super) names: UpstreamNames,
+    /// Timeout of each call; that of the hub's limits if absent.
+    pub(super) call_timeout: Option<Duration>,
 }
 
 type Connect = dyn Fn(ClientBuilder) -> Result<Client, Error> + Send + Sync;
@@ -35,7 +41,8 @@ impl Upstream {
     pub fn with(
         connect: impl Fn(ClientBuilder) -> Result<Client, Error> + Send + Sync + 'static,
     ) -> Upstream {
-        Upstream { connect: Box::new(connect), stderr: None, inherit_env: false }
+        let names = UpstreamNames::default();
+        Upstream { connect: Box::new(connect), stderr: None, inherit_env: false, names, call_timeout: None }
     }
 
     /// Sets the use of a program's stderr. By default each line is written to the stderr of this
@@ -52,6 +59,48 @@ impl Upstream {
     #[must_use]
     pub fn inherit_env(mut self, inherit: bool) -> Upstream {
         self.inherit_env = inherit;
+        self
+    }
+
+    /// Sets what the names of the server's tools and prompts begin with, instead of its key and
+    /// `__`. With an empty prefix they keep their names; [`crate::Hub::skipped`] then lists the
+    /// entries whose names another server has already.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Upstream {
+        self.names.prefix = Some(prefix.into());
+        self
+    }
+
+    /// Offers the tools whose names at the server fit this pattern: `*` stands for any characters,
+    /// `?` for one. May be repeated; without it all tools are offered. A tool that is not offered
+    /// cannot be called either. Prompts and resources are not filtered.
+    #[must_use]
+    pub fn allow_tools(mut self, pattern: impl Into<String>) -> Upstream {
+        self.names.allowed.push(pattern.into());
+        self
+    }
+
+    /// Does not offer the tools whose names at the server fit this pattern, see
+    /// [`Upstream::allow_tools`]. Takes precedence over allowed tools.
+    #[must_use]
+    pub fn deny_tools(mut self, pattern: impl Into<String>) -> Upstream {
+        self.names.denied.push(pattern.into());
+        self
+    }
+
+    /// Gives a tool of the server another name, which the prefix precedes. The tool can no longer
+    /// be called by its own name, and a tool that has the new name at the server is not offered.
+    /// Patterns fit the name at the server.
+    #[must_use]
+    pub fn rename_tool(mut self, name: impl Into<String>, to: impl Into<String>) -> Upstream {
+        self.names.renamed.push((name.into(), to.into()));
+        self
+    }
+
+    /// Sets the timeout of this server's calls, instead of [`crate::Limits::call_timeout`].
+    #[must_use]
+    pub fn call_timeout(mut self, time: Duration) -> Upstream {
+        self.call_timeout = Some(time);
         self
     }
 

@@ -6,6 +6,7 @@ mod downstream;
 mod many;
 #[cfg(all(target_os = "linux", feature = "http-server"))]
 mod memory;
+mod names;
 mod pages;
 mod passed;
 mod proxy;

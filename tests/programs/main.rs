@@ -11,6 +11,8 @@ mod board_server;
 #[path = "../cli/mod.rs"]
 mod cli;
 mod examples;
+#[cfg(all(unix, feature = "proxy"))]
+mod proxy;
 mod readme;
 #[cfg(feature = "serve")]
 mod serve_check;

@@ -51,7 +51,11 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a server that serves over HTTP, or over pipes that are returned.
     pub(crate) fn start(args: &[&str], folder: &Path) -> Process {
-        let mut command = program(args, folder);
+        Process::spawn(program(args, folder))
+    }
+
+    /// Starts a program that serves.
+    pub(crate) fn spawn(mut command: Command) -> Process {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, stderr) = mpsc::channel();
@@ -127,10 +131,18 @@ impl Session {
         args: &[&str],
         folder: &Path,
     ) -> Session {
-        let mut process = Process::start(args, folder);
+        Session::over(handlers, era, Process::start(args, folder))
+    }
+
+    /// A client of a program that serves over its pipes.
+    pub(crate) fn over(
+        handlers: impl FnOnce(ClientBuilder) -> ClientBuilder,
+        protocol: Protocol,
+        mut process: Process,
+    ) -> Session {
         let (sender, changes) = mpsc::channel();
         let (read, write) = (process.child.stdout.take().unwrap(), process.child.stdin.take().unwrap());
-        let client = handlers(Client::builder("test", "0").protocol(era))
+        let client = handlers(Client::builder("test", "0").protocol(protocol))
             .on_change(move |change| drop(sender.send(change.clone())))
             .over(Link::lines(read, write, &Limits::default()))
             .unwrap_or_else(|error| panic!("{error}"));

@@ -3,10 +3,12 @@
 //! | module | commands |
 //! |---|---|
 //! | `serve` | `serve`: programs, files and prompts as a server |
+//! | `proxy` | `proxy`: servers over another transport, many as one |
+//! | `http` | settings of the HTTP server, file of tokens |
 //! | `cli` | requests to servers, lint and fix of tool schemas, validation of values |
 //!
-//! The feature `serve` builds the program with that command only; the feature `cli` adds the
-//! others.
+//! The feature `serve` builds the program with that command only; the feature `proxy` adds that
+//! command, the feature `cli` the others.
 //!
 //! Results go to standard output; notes, progress and errors to standard error. The exit status is
 //! 0 for success; 1 for an error of the server or tool, for findings or an invalid value; 2 for a
@@ -22,6 +24,10 @@ use std::process::ExitCode;
 #[cfg(feature = "cli")]
 mod cli;
 mod escape;
+#[cfg(all(unix, feature = "http-server"))]
+mod http;
+#[cfg(all(unix, feature = "proxy"))]
+mod proxy;
 #[cfg_attr(not(unix), path = "unsupported.rs")]
 mod serve;
 
@@ -54,6 +60,8 @@ fn run(mut args: Vec<OsString>) -> Result<u8> {
     match command.to_str().unwrap_or_default() {
         "--version" | "-V" => out(format!("tinymcp {}\n", env!("CARGO_PKG_VERSION")).as_bytes()).map(|()| 0),
         "serve" => serve::run(args.split_off(1)),
+        #[cfg(all(unix, feature = "proxy"))]
+        "proxy" => proxy::run(args.split_off(1)),
         // Starts a program inside a sandbox; run by `serve` only.
         serve::SANDBOX_COMMAND => serve::enter_sandbox(args.split_off(1)),
         #[cfg(feature = "cli")]

@@ -9,6 +9,7 @@ use crate::model::ClientCapabilities;
 use crate::server::{Context, Delegate, ToolError, ToolFn, Watched};
 use crate::sync::lock;
 
+use super::super::names::UpstreamNames;
 use super::Export;
 
 /// An export as its server's delegate. Weak, because the export keeps the server's handle.
@@ -54,12 +55,13 @@ impl Delegate for Delegated {
 
 impl Export {
     /// Server and tool of a name that is not on the list, while that server is not listed: it is
-    /// connecting, being listed, or down with an error.
+    /// connecting, being listed, or down with an error. The first of several such servers.
     fn unlisted(&self, name: &str) -> Option<(String, String)> {
-        let (member, tool) = self.hub.split(name).ok()?;
+        let owners = self.hub.owners(name, UpstreamNames::tool_at_server).ok()?;
         let state = lock(&self.state);
-        let listed = state.servers.iter().any(|server| server.key == member.key && server.is_listed());
-        (!listed && !tool.is_empty()).then(|| (member.key.clone(), tool.to_owned()))
+        let is_listed = |key: &str| state.servers.iter().any(|s| s.key == key && s.is_listed());
+        let unlisted = owners.into_iter().find(|(member, tool)| !is_listed(&member.key) && !tool.is_empty());
+        unlisted.map(|(member, tool)| (member.key.clone(), tool))
     }
 
     /// Stores the capabilities of a client. The first one waits for the lists where the

@@ -240,7 +240,7 @@ impl Export {
             trace: trace.unwrap_or_default(),
             resumed,
         };
-        let call = ProxiedCall::new(self, key, uri, round, Instant::now());
+        let call = ProxiedCall::new(self, &member, uri, round, Instant::now());
         call.start(&member, sending);
         Ok(call)
     }

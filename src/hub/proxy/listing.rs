@@ -17,8 +17,8 @@ use crate::server::{Arguments, Checks, CompletionRequest, Context, Registry, Too
 use crate::server::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry};
 
 use super::super::member::Member;
-use super::super::merge::gather;
-use super::super::qualified;
+use super::super::merge::{Offers, gather};
+use super::super::names::UpstreamNames;
 use super::{Export, Skipped};
 
 /// Longest tool name that all hosts accept, in characters.
@@ -77,15 +77,15 @@ impl Listing {
     pub(super) fn fill(&mut self, wanted: Kinds, member: &Arc<Member>, limits: &Limits) {
         let members = std::slice::from_ref(member);
         if wanted.tools {
-            self.tools = part(gather(members, limits, |o| o.tools, Client::request_tools, |_, _| {}));
+            self.tools = part(gather(members, limits, |o| o.tools, Client::request_tools, unchanged));
         }
         if wanted.prompts {
-            self.prompts = part(gather(members, limits, |o| o.prompts, Client::request_prompts, |_, _| {}));
+            self.prompts = part(gather(members, limits, |o| o.prompts, Client::request_prompts, unchanged));
         }
         if wanted.resources {
-            let offers: fn(&crate::model::ServerCapabilities) -> bool = |o| o.resources;
-            self.resources = part(gather(members, limits, offers, Client::request_resources, |_, _| {}));
-            self.templates = part(gather(members, limits, offers, Client::request_templates, |_, _| {}));
+            let offers: Offers = |o| o.resources;
+            self.resources = part(gather(members, limits, offers, Client::request_resources, unchanged));
+            self.templates = part(gather(members, limits, offers, Client::request_templates, unchanged));
         }
         let client = member.client(std::time::Instant::now());
         self.completes = client.is_ok_and(|client| client.server().offer.completions);
@@ -105,6 +105,11 @@ impl Listing {
         }
         self.completes = fresh.completes;
     }
+}
+
+/// Keeps the name at the server.
+fn unchanged<T>(_: &UpstreamNames, _: &str, item: T) -> Option<T> {
+    Some(item)
 }
 
 fn part<T>(merged: super::super::Merged<T>) -> Part<T> {
@@ -155,7 +160,7 @@ struct Wanted<'a, T> {
 }
 
 /// Makes the server's lists equal to the listings; returns the entries that cannot be offered.
-pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &mut Shown) -> Vec<Skipped> {
+pub(super) fn show(export: &Arc<Export>, servers: &[(&Member, &Listing)], shown: &mut Shown) -> Vec<Skipped> {
     let mut skipped = Vec::new();
     show_tools(export, servers, &mut shown.tools, &mut skipped);
     show_prompts(export, servers, &mut shown.prompts, &mut skipped);
@@ -166,8 +171,7 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
 
 /// Tool name that all hosts accept: other characters become `_`, a long name is cut, and a changed
 /// name ends with a hash of the whole name, which makes it unique and stable.
-fn tool_name(key: &str, name: &str) -> String {
-    let full = qualified(key, name);
+fn accepted_name(full: String) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if full.len() <= LONGEST && full.chars().all(allowed) {
         return full;
@@ -181,11 +185,13 @@ fn tool_name(key: &str, name: &str) -> String {
 
 fn show_tools(
     export: &Arc<Export>,
-    servers: &[(&str, &Listing)],
+    servers: &[(&Member, &Listing)],
     shown: &mut Table,
     skipped: &mut Vec<Skipped>,
 ) {
-    let plan = Plan::of(servers, |l| &l.tools, |t| &t.source, |k, t| tool_name(k, &t.name), shown, skipped);
+    let name =
+        |member: &Member, tool: &Tool| member.upstream.names.tool(&member.key, &tool.name).map(accepted_name);
+    let plan = Plan::of(servers, |l| &l.tools, |t| &t.source, name, shown, skipped);
     plan.carry_out(
         export,
         &Change::Tools,
@@ -208,11 +214,13 @@ fn show_tools(
 
 fn show_prompts(
     export: &Arc<Export>,
-    servers: &[(&str, &Listing)],
+    servers: &[(&Member, &Listing)],
     shown: &mut Table,
     skipped: &mut Vec<Skipped>,
 ) {
-    let plan = Plan::of(servers, |l| &l.prompts, |p| &p.source, |k, p| qualified(k, &p.name), shown, skipped);
+    let name =
+        |member: &Member, prompt: &Prompt| Some(member.upstream.names.prompt(&member.key, &prompt.name));
+    let plan = Plan::of(servers, |l| &l.prompts, |p| &p.source, name, shown, skipped);
     plan.carry_out(
         export,
         &Change::Prompts,
@@ -241,11 +249,11 @@ fn show_prompts(
 
 fn show_resources(
     export: &Arc<Export>,
-    servers: &[(&str, &Listing)],
+    servers: &[(&Member, &Listing)],
     shown: &mut Table,
     skipped: &mut Vec<Skipped>,
 ) {
-    let plan = Plan::of(servers, |l| &l.resources, |r| &r.source, |_, r| r.uri.clone(), shown, skipped);
+    let plan = Plan::of(servers, |l| &l.resources, |r| &r.source, |_, r| Some(r.uri.clone()), shown, skipped);
     plan.carry_out(
         export,
         &Change::Resources,
@@ -261,11 +269,11 @@ fn show_resources(
 
 fn show_templates(
     export: &Arc<Export>,
-    servers: &[(&str, &Listing)],
+    servers: &[(&Member, &Listing)],
     shown: &mut Shown,
     skipped: &mut Vec<Skipped>,
 ) {
-    let uri = |_: &str, t: &Template| t.uri_template().as_str().to_owned();
+    let uri = |_: &Member, t: &Template| Some(t.uri_template().as_str().to_owned());
     let plan = Plan::of(servers, |l| &l.templates, |t| &t.source, uri, &shown.templates, skipped);
     let listed = plan.wanted.iter();
     let matchers = listed.map(|listed| (listed.entry.uri_template().clone(), listed.key.to_owned()));
@@ -302,30 +310,37 @@ fn reader(export: &Arc<Export>, key: &str) -> Arc<crate::server::ReadFn> {
 impl<'a, T> Plan<'a, T> {
     /// Compares the listings with the server's list.
     fn of(
-        servers: &[(&'a str, &'a Listing)],
+        servers: &[(&'a Member, &'a Listing)],
         part: fn(&'a Listing) -> &'a Part<T>,
         source: fn(&T) -> &Option<Json>,
-        name: impl Fn(&str, &T) -> String,
+        name: impl Fn(&Member, &T) -> Option<String>,
         shown: &Table,
         skipped: &mut Vec<Skipped>,
     ) -> Plan<'a, T> {
-        let mut names = BTreeSet::new();
+        let mut owners: BTreeMap<String, &str> = BTreeMap::new();
         let mut wanted: Vec<Wanted<'a, T>> = Vec::new();
-        for &(key, listing) in servers {
+        for &(member, listing) in servers {
+            let key = &*member.key;
             let part = part(listing);
             if let Some(error) = &part.error {
                 let error = Error::new(error.kind(), error.to_string());
-                skipped.push(Skipped { server: key.to_owned(), name: None, error });
+                skipped.push(Skipped { server: key.to_owned(), name: None, owner: None, error });
             }
             for entry in &part.entries {
-                let name = name(key, entry);
-                if !names.insert(name.clone()) {
-                    let error = Error::new(ErrorKind::Invalid, "a server added earlier has this name");
-                    skipped.push(Skipped { server: key.to_owned(), name: Some(name), error });
+                let Some(name) = name(member, entry) else { continue };
+                if let Some(owner) = owners.get(&name) {
+                    let why = match *owner == key {
+                        true => "the server has this name twice".to_owned(),
+                        false => format!("the server {owner:?} has this name; give one of them a prefix"),
+                    };
+                    let error = Error::new(ErrorKind::Invalid, why);
+                    let owner = Some((*owner).to_owned());
+                    skipped.push(Skipped { server: key.to_owned(), name: Some(name), owner, error });
                     continue;
                 }
                 let unchanged =
                     matches!(shown.get(&name), Some((owner, was)) if owner == key && was == source(entry));
+                owners.insert(name.clone(), key);
                 wanted.push(Wanted { name, key, entry, completes: listing.completes, unchanged });
             }
         }
@@ -370,7 +385,8 @@ impl<'a, T> Plan<'a, T> {
                     }
                     Err(error) => {
                         changed |= shown.remove(&name).is_some();
-                        skipped.push(Skipped { server: key.to_owned(), name: Some(name), error });
+                        let server = key.to_owned();
+                        skipped.push(Skipped { server, name: Some(name), owner: None, error });
                     }
                 }
             }

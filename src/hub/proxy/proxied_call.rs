@@ -15,7 +15,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::client::{self, Call, Canceller, Client, InputRequired, LogEntry, OnReady, Progress, Question};
 use crate::error::{Error, ErrorKind};
@@ -42,6 +42,8 @@ pub(super) struct ProxiedCall {
     export: Arc<Export>,
     round: u32,
     since: Instant,
+    /// Time for a response or the next progress notification.
+    timeout: Duration,
     visits: AtomicUsize,
     canceller: OnceLock<Canceller>,
     state: Mutex<State>,
@@ -83,21 +85,22 @@ enum Final {
 }
 
 impl ProxiedCall {
-    /// Enters a call to the server with this key in the table.
+    /// Enters a call to a server in the table.
     pub(super) fn new(
         export: &Arc<Export>,
-        key: &str,
+        member: &Member,
         uri: Option<&str>,
         round: u32,
         since: Instant,
     ) -> Arc<ProxiedCall> {
         export.calls.enter(|number| ProxiedCall {
-            key: key.to_owned(),
+            key: member.key.clone(),
             uri: uri.map(str::to_owned),
             number,
             export: Arc::clone(export),
             round,
             since,
+            timeout: member.upstream.call_timeout.unwrap_or(export.hub.shared.limits.call_timeout),
             visits: AtomicUsize::new(0),
             canceller: OnceLock::new(),
             state: Mutex::default(),
@@ -114,7 +117,7 @@ impl ProxiedCall {
             let why = format!("too many calls wait for the server {:?} to connect", self.key);
             return self.fail(&Error::new(ErrorKind::Busy, why));
         }
-        lock(&self.state).waiting = Some((sending, self.since + limits.call_timeout));
+        lock(&self.state).waiting = Some((sending, self.since + self.timeout));
         let waiting: Arc<dyn ConnectWaiter> = Arc::<ProxiedCall>::clone(self);
         match member.connected(&waiting) {
             Some(connection) => waiting.settled(connection),
@@ -167,7 +170,7 @@ impl ProxiedCall {
 
     /// Attaches the client's call.
     pub(super) fn attach(self: &Arc<Self>, deferred: Deferred) {
-        let time = self.limits().call_timeout;
+        let time = self.timeout;
         // Weak: this call owns the client's call, which owns the hook. The table owns this call.
         let cancelled = Arc::downgrade(self);
         deferred.on_cancel(move || {
@@ -298,9 +301,8 @@ impl ProxiedCall {
         let mut state = lock(&self.state);
         if let Some(deferred) = &mut state.deferred {
             deferred.progress(step.done, step.total, step.message.as_deref());
-            let limits = self.limits();
-            let left = limits.call_longest.saturating_sub(self.since.elapsed());
-            deferred.allow(limits.call_timeout.min(left.max(LOOK)));
+            let left = self.limits().call_longest.saturating_sub(self.since.elapsed());
+            deferred.allow(self.timeout.min(left.max(LOOK)));
         }
     }
 

@@ -71,6 +71,10 @@ pub(crate) fn help(command: &str) -> Result<()> {
     if command == "serve" {
         return out(serve::HELP.as_bytes());
     }
+    #[cfg(all(unix, feature = "proxy"))]
+    if command == "proxy" {
+        return out(crate::proxy::HELP.as_bytes());
+    }
     let parts: Vec<&str> = HELP.split("\n\n").collect();
     let usage = format!("  tinymcp {command} ");
     let Some(part) = parts.iter().find(|part| part.starts_with(&usage)) else { return Err(unknown(command)) };

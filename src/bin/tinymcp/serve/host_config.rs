@@ -22,7 +22,10 @@ pub(crate) fn text(host: &str, options: &Options) -> Result<String> {
     let name = key(&definition.server.name);
     let fields = match &options.http {
         Some(address) => {
-            vec![("type", quoted("http")), ("url", quoted(&url(address, options.allow_host.first())?))]
+            vec![
+                ("type", quoted("http")),
+                ("url", quoted(&url(address, options.settings.allow_host.first())?)),
+            ]
         }
         None => {
             let program = std::env::current_exe().map_err(|e| format!("path of this program: {e}"))?;
@@ -108,7 +111,7 @@ pub(crate) fn note(host: &str, options: &Options) -> String {
         "vscode" => ".vscode/mcp.json of a project",
         _ => "~/.codex/config.toml",
     };
-    match &options.token_file {
+    match &options.settings.token_file {
         None => format!("for {destination}:"),
         Some(file) => format!(
             "for {destination}; add the header `Authorization: Bearer TOKEN` with a token of {}:",
@@ -145,11 +148,11 @@ mod tests {
             ("[fd00::1]", "http://[fd00::1]:8080/mcp"),
             ("[fd00::1]:90", "http://[fd00::1]:90/mcp"),
         ] {
-            options.allow_host = vec![allowed.to_owned(), "other".to_owned()];
+            options.settings.allow_host = vec![allowed.to_owned(), "other".to_owned()];
             assert!(text("claude", &options).unwrap().contains(&format!("\"url\": \"{url}\"")), "{allowed}");
         }
         assert_eq!(note("codex", &options), "for ~/.codex/config.toml:");
-        options.token_file = Some("tokens".into());
+        options.settings.token_file = Some("tokens".into());
         assert!(
             note("codex", &options)
                 .contains("add the header `Authorization: Bearer TOKEN` with a token of tokens")

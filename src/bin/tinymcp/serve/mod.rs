@@ -22,7 +22,6 @@
 //! | `watch.rs` | stamps of watched files |
 //! | `catalog.rs` | registration, and the changes of a reload |
 //! | `run.rs` | serving over stdio or HTTP, reload by `--watch` and SIGHUP |
-//! | `run/http.rs` | settings of the HTTP server, file of tokens |
 //!
 //! # Invariants
 //! - No argument of a call reaches a shell, the name of a program or the environment.
@@ -47,6 +46,11 @@ mod template;
 mod tool;
 mod watch;
 mod words;
+
+#[cfg(feature = "proxy")]
+pub(crate) use words::nearest;
+#[cfg(feature = "http-server")]
+pub(crate) use {files::open, options::HttpOptions, programs::group::lock, run::log};
 
 use options::Options;
 use programs::{group, sandbox};

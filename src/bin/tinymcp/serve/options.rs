@@ -15,9 +15,7 @@ pub(crate) struct Options {
     pub(crate) files: Vec<PathBuf>,
     /// Address to listen on; standard input and output if absent.
     pub(crate) http: Option<String>,
-    pub(crate) token_file: Option<PathBuf>,
-    pub(crate) allow_host: Vec<String>,
-    pub(crate) allow_origin: Vec<String>,
+    pub(crate) settings: HttpOptions,
     pub(crate) watch: bool,
     pub(crate) idle_exit: Option<Duration>,
     pub(crate) check: bool,
@@ -25,6 +23,26 @@ pub(crate) struct Options {
     pub(crate) print_config: Option<String>,
     pub(crate) schema: bool,
     pub(crate) help: bool,
+}
+
+/// Options of the HTTP server.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct HttpOptions {
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) allow_host: Vec<String>,
+    pub(crate) allow_origin: Vec<String>,
+}
+
+impl HttpOptions {
+    /// The name of an option that was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.token_file.is_some(), "--token-file"),
+            (!self.allow_host.is_empty(), "--allow-host"),
+            (!self.allow_origin.is_empty(), "--allow-origin"),
+        ];
+        given.iter().find(|(given, _)| *given).map(|(_, name)| *name)
+    }
 }
 
 /// Long options.
@@ -65,13 +83,13 @@ impl Options {
     fn set(&mut self, name: &'static str, parser: &mut lexopt::Parser) -> Result<()> {
         match name {
             "http" => once(name, &mut self.http, text(parser)?),
-            "token-file" => once(name, &mut self.token_file, value(parser)?.into()),
+            "token-file" => once(name, &mut self.settings.token_file, value(parser)?.into()),
             "allow-host" => {
-                self.allow_host.push(text(parser)?);
+                self.settings.allow_host.push(text(parser)?);
                 Ok(())
             }
             "allow-origin" => {
-                self.allow_origin.push(text(parser)?);
+                self.settings.allow_origin.push(text(parser)?);
                 Ok(())
             }
             "idle-exit" => once(name, &mut self.idle_exit, seconds(&text(parser)?)?),
@@ -104,12 +122,7 @@ impl Options {
             return Err("--http and --idle-exit exclude each other".to_owned());
         }
         if self.http.is_none() {
-            let http_only = [
-                (self.token_file.is_some(), "--token-file"),
-                (!self.allow_host.is_empty(), "--allow-host"),
-                (!self.allow_origin.is_empty(), "--allow-origin"),
-            ];
-            if let Some((_, name)) = http_only.iter().find(|(given, _)| *given) {
+            if let Some(name) = self.settings.given() {
                 return Err(format!("{name} requires --http"));
             }
         } else if cfg!(not(feature = "http-server")) {
@@ -170,7 +183,7 @@ mod tests {
             let expected = Options {
                 files: vec!["a.json".into(), "b".into(), "-c".into()],
                 http: Some("x".to_owned()),
-                allow_host: vec!["h:1".to_owned()],
+                settings: HttpOptions { allow_host: vec!["h:1".to_owned()], ..HttpOptions::default() },
                 watch: true,
                 ..Options::default()
             };

@@ -19,9 +19,6 @@ use std::time::Duration;
 
 use tinymcp::{ErrorKind, Limits, Server};
 
-#[cfg(feature = "http-server")]
-mod http;
-
 use super::catalog::Catalog;
 use super::definition::{Definition, SandboxPolicy, ServerInfo};
 use super::options::Options;
@@ -30,6 +27,8 @@ use super::watch::Stamps;
 use super::{read, tool};
 use crate::Result;
 use crate::escape::plain;
+#[cfg(feature = "http-server")]
+use crate::http;
 
 /// Time between two checks of watched files.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -79,7 +78,7 @@ pub(crate) fn serve(options: &Options) -> Result<u8> {
     let files = options.files.clone();
     #[cfg(feature = "http-server")]
     if let Some(address) = &options.http {
-        let (http, tokens) = http::configure(server, options)?;
+        let (http, tokens) = http::configure(server, &options.settings)?;
         let has_tokens = tokens.is_some();
         Reload { files, catalog, sources, tokens }.start()?;
         return http::serve(http, address, has_tokens).map(|()| 0);
@@ -180,7 +179,7 @@ struct Sources {
 
 impl Sources {
     fn new(options: &Options) -> Sources {
-        let (watch, tokens) = (options.watch, options.token_file.clone());
+        let (watch, tokens) = (options.watch, options.settings.token_file.clone());
         let mut sources = Sources { watch, tokens, stamps: Stamps::default() };
         sources.add(&options.files);
         sources

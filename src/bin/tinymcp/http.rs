@@ -20,10 +20,7 @@ use hmac_sha256::Hash;
 use tinymcp::{HttpServer, Server, TokenRefusal};
 
 use crate::Result;
-use crate::serve::files::open;
-use crate::serve::options::Options;
-use crate::serve::programs::group::lock;
-use crate::serve::run::log;
+use crate::serve::{HttpOptions, lock, log, open};
 
 /// Bytes of the largest file of tokens.
 const MAX_BYTES: u64 = 1 << 20;
@@ -47,7 +44,7 @@ pub(crate) struct Tokens {
 }
 
 /// Applies the options; returns the tokens, which can be reloaded.
-pub(crate) fn configure(server: Server, options: &Options) -> Result<(HttpServer, Option<Arc<Tokens>>)> {
+pub(crate) fn configure(server: Server, options: &HttpOptions) -> Result<(HttpServer, Option<Arc<Tokens>>)> {
     let mut http = server.http().diagnostics(|line| log(&with_options(line)));
     for host in &options.allow_host {
         http = http.allow_host(host);

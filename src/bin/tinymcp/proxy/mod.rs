@@ -1,0 +1,198 @@
+//! Command `proxy`: servers over another transport, in every revision, and many as one.
+//!
+//! ```text
+//! clients ─ stdio | HTTP ─► Server ─ exported Hub ─► servers: program | URL | mcpServers file
+//! ```
+//!
+//! One server keeps the names of its tools; those of a configuration file begin with its key. The
+//! hub does the work: revisions, restarts, one process of each server for all clients.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tinymcp::{Config, Endpoint, Error, Hub, HubBuilder, Server, ServerState, Status, Upstream};
+
+mod options;
+
+use options::Options;
+
+use crate::http;
+use crate::serve::log;
+use crate::{Result, out};
+
+/// Help of the command.
+pub(crate) const HELP: &str = include_str!("help.txt");
+
+/// Time that the first client's lists wait for servers: many hosts request lists only once.
+const START: Duration = Duration::from_secs(5);
+/// Time that a start waits for servers whose names may clash.
+const NAMES_KNOWN: Duration = Duration::from_secs(30);
+/// Characters of the longest key.
+const LONGEST_KEY: usize = 32;
+
+/// Runs `tinymcp proxy` with these arguments.
+pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
+    let options = Options::parse(args)?;
+    if options.help {
+        return out(HELP.as_bytes()).map(|()| 0);
+    }
+    let mut hub = Hub::builder("tinymcp", env!("CARGO_PKG_VERSION")).on_status(report).pass_trace();
+    if options.http.is_none() {
+        // There is one client, so the servers are offered that client's capabilities.
+        hub = hub.wait_for_client(START);
+    }
+    let (hub, server) = export(hub).map_err(|error| error.to_string())?;
+    for (key, upstream) in servers(&options)? {
+        if let Err(error) = upstream.and_then(|upstream| hub.add(key, upstream)) {
+            log(&error.to_string());
+        }
+    }
+    if hub.servers().is_empty() {
+        return Err("no server can be used".to_owned());
+    }
+    let unprefixed = options.config.is_some() && options.prefix.is_some();
+    match &options.http {
+        None => {
+            std::thread::spawn(move || match clash(&hub, unprefixed) {
+                None => report_start(&hub),
+                // The client sees the end of the server's output.
+                Some(clash) => {
+                    log(&clash);
+                    std::process::exit(2);
+                }
+            });
+            server.serve_stdio().map_err(|error| error.to_string())?;
+        }
+        Some(address) => {
+            if let Some(clash) = clash(&hub, unprefixed) {
+                return Err(clash);
+            }
+            report_start(&hub);
+            let (http, tokens) = http::configure(server, &options.settings)?;
+            http::serve(http, address, tokens.is_some())?;
+        }
+    }
+    Ok(0)
+}
+
+fn export(hub: HubBuilder) -> std::result::Result<(Hub, Server), Error> {
+    let hub = hub.build()?;
+    let mut server = Server::new("tinymcp", env!("CARGO_PKG_VERSION"));
+    hub.export(&mut server)?;
+    Ok((hub, server))
+}
+
+/// The servers of the options, each with its key.
+fn servers(options: &Options) -> Result<Vec<(String, std::result::Result<Upstream, Error>)>> {
+    if let Some(file) = &options.config {
+        return from_config(file, options);
+    }
+    let (key, mut upstream) = match &options.url {
+        Some(url) => {
+            let mut endpoint = Endpoint::new(url);
+            for (name, value) in &options.headers {
+                endpoint = endpoint.header(name, value);
+            }
+            (key(url), Upstream::url(endpoint))
+        }
+        None => {
+            let command = options.command.clone();
+            let name = command.first().map(|program| Path::new(program).file_name().unwrap_or(program));
+            let key = key(&name.unwrap_or_default().to_string_lossy());
+            let start = move || {
+                let mut words = command.iter();
+                let mut program = Command::new(words.next().map_or("".as_ref(), OsString::as_os_str));
+                program.args(words);
+                program
+            };
+            // The user started this command, so it inherits the environment, as in a shell.
+            (key, Upstream::command(start).inherit_env(true))
+        }
+    };
+    let prefix = options.prefix.as_deref().filter(|prefix| *prefix != "none");
+    upstream = upstream.prefix(prefix.unwrap_or_default());
+    upstream = options.allow.iter().fold(upstream, |upstream, pattern| upstream.allow_tools(pattern));
+    upstream = options.deny.iter().fold(upstream, |upstream, pattern| upstream.deny_tools(pattern));
+    upstream = options.rename.iter().fold(upstream, |upstream, (old, new)| upstream.rename_tool(old, new));
+    Ok(vec![(key, Ok(timeout(upstream, options)))])
+}
+
+fn from_config(
+    file: &Path,
+    options: &Options,
+) -> Result<Vec<(String, std::result::Result<Upstream, Error>)>> {
+    let refusal = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+    let text = std::fs::read_to_string(file).map_err(|error| refusal(&error))?;
+    let config = Config::parse(&text).map_err(|error| refusal(&error))?;
+    for warning in config.warnings() {
+        log(&refusal(warning));
+    }
+    let servers = config.into_upstreams().into_iter().map(|(key, upstream)| {
+        let upstream = upstream.map(|upstream| match &options.prefix {
+            Some(_) => timeout(upstream.prefix(""), options),
+            None => timeout(upstream, options),
+        });
+        (key, upstream)
+    });
+    Ok(servers.collect())
+}
+
+fn timeout(upstream: Upstream, options: &Options) -> Upstream {
+    match options.timeout {
+        Some(time) => upstream.call_timeout(time),
+        None => upstream,
+    }
+}
+
+/// A key with the characters that a hub allows.
+fn key(name: &str) -> String {
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
+    let key: String = name.chars().map(allowed).take(LONGEST_KEY).collect();
+    if key.is_empty() { "server".to_owned() } else { key }
+}
+
+/// Waits for the servers; returns an error if two of them offer one name without a prefix.
+fn clash(hub: &Hub, unprefixed: bool) -> Option<String> {
+    if !unprefixed {
+        return None;
+    }
+    hub.wait_settled(Instant::now() + NAMES_KNOWN);
+    let clashes = hub.skipped().into_iter().find_map(|skipped| {
+        let name = skipped.name.filter(|name| !name.contains("://"))?;
+        Some(format!("{name:?} is offered by {:?} and by {:?}", skipped.owner?, skipped.server))
+    });
+    clashes.map(|clash| format!("{clash}; omit --prefix none, or rename or deny it in the file"))
+}
+
+/// Waits for the servers and reports those that are late, and tools that cannot be offered.
+fn report_start(hub: &Hub) {
+    for status in hub.wait_settled(Instant::now() + START) {
+        if matches!(status.state, ServerState::Connecting) {
+            log(&format!(
+                "{}: still connecting after {} s; calls to it wait",
+                status.server,
+                START.as_secs()
+            ));
+        }
+    }
+    for left in hub.skipped() {
+        let name = left.name.as_deref().unwrap_or("a list");
+        log(&format!("{}: {name} is not offered: {}", left.server, left.error));
+    }
+}
+
+/// Reports that a server connected, or why it did not.
+fn report(status: &Status) {
+    match &status.state {
+        ServerState::Running(info) => {
+            log(&format!("{}: connected to {} {}", status.server, info.name, info.version));
+        }
+        ServerState::Down { why, again: true, .. } => {
+            log(&format!("{}: down, will retry: {why}", status.server));
+        }
+        ServerState::Down { why, .. } => log(&format!("{}: down: {why}", status.server)),
+        _ => {}
+    }
+}

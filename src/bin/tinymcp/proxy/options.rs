@@ -1,0 +1,218 @@
+//! Command line of `tinymcp proxy`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lexopt::prelude::*;
+
+use crate::Result;
+use crate::serve::{HttpOptions, nearest};
+
+/// Long options.
+const NAMES: &str = "http token-file allow-host allow-origin url config header timeout allow deny rename \
+                     prefix help";
+
+/// Parsed options; one field for each option of `help.txt`.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    /// The program behind `--`.
+    pub(crate) command: Vec<OsString>,
+    pub(crate) url: Option<String>,
+    pub(crate) config: Option<PathBuf>,
+    /// Address to listen on; standard input and output if absent.
+    pub(crate) http: Option<String>,
+    pub(crate) settings: HttpOptions,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) allow: Vec<String>,
+    pub(crate) deny: Vec<String>,
+    pub(crate) rename: Vec<(String, String)>,
+    pub(crate) prefix: Option<String>,
+    pub(crate) help: bool,
+}
+
+impl Options {
+    /// Parses the arguments behind `proxy`.
+    ///
+    /// # Errors
+    /// An option is unknown or malformed, options exclude each other, or there is not one source of
+    /// servers.
+    pub(crate) fn parse(mut args: Vec<OsString>) -> Result<Options> {
+        let mut options = Options::default();
+        let program = args.iter().position(|arg| arg == "--").map(|at| args.split_off(at).split_off(1));
+        let has_program = program.is_some();
+        options.command = program.unwrap_or_default();
+        let mut parser = lexopt::Parser::from_args(args);
+        while let Some(arg) = parser.next().map_err(|e| e.to_string())? {
+            match arg {
+                Value(word) => {
+                    return Err(format!(
+                        "unexpected argument {word:?}; the program of a server stands after --"
+                    ));
+                }
+                Short('h') => options.help = true,
+                Short(other) => return Err(unknown(&format!("-{other}"))),
+                Long(name) => {
+                    let Some(name) = NAMES.split(' ').find(|known| *known == name) else {
+                        return Err(unknown(&format!("--{name}")));
+                    };
+                    options.set(name, &mut parser)?;
+                }
+            }
+        }
+        if !options.help {
+            options.validate(has_program)?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &str, parser: &mut lexopt::Parser) -> Result<()> {
+        match name {
+            "http" => once(name, &mut self.http, text(parser)?),
+            "url" => once(name, &mut self.url, text(parser)?),
+            "config" => once(name, &mut self.config, value(parser)?.into()),
+            "prefix" => once(name, &mut self.prefix, text(parser)?),
+            "timeout" => once(name, &mut self.timeout, seconds(&text(parser)?)?),
+            "token-file" => once(name, &mut self.settings.token_file, value(parser)?.into()),
+            "help" => {
+                self.help = true;
+                Ok(())
+            }
+            repeated => {
+                let value = text(parser)?;
+                match repeated {
+                    "allow-host" => self.settings.allow_host.push(value),
+                    "allow-origin" => self.settings.allow_origin.push(value),
+                    "header" => self.headers.push(pair(&value, ':', "--header requires NAME:VALUE")?),
+                    "allow" => self.allow.push(value),
+                    "deny" => self.deny.push(value),
+                    _ => self.rename.push(pair(&value, '=', "--rename requires OLD=NEW")?),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn validate(&self, has_program: bool) -> Result<()> {
+        match [has_program, self.url.is_some(), self.config.is_some()].iter().filter(|given| **given).count()
+        {
+            0 => {
+                return Err("expected a server: --url URL, --config FILE or -- COMMAND [ARG…]".to_owned());
+            }
+            1 => {}
+            _ => return Err("--url, --config and -- COMMAND exclude each other".to_owned()),
+        }
+        if has_program && self.command.is_empty() {
+            return Err("expected a command after --".to_owned());
+        }
+        if self.url.is_none() && !self.headers.is_empty() {
+            return Err("--header requires --url".to_owned());
+        }
+        if self.http.is_none() {
+            if let Some(name) = self.settings.given() {
+                return Err(format!("{name} requires --http"));
+            }
+        }
+        if self.config.is_some() && self.prefix.as_ref().is_some_and(|prefix| prefix != "none") {
+            return Err(
+                "with --config, --prefix must be `none`; a server's prefix is its member `prefix`".to_owned()
+            );
+        }
+        if self.config.is_some() && !(self.allow.is_empty() && self.deny.is_empty() && self.rename.is_empty())
+        {
+            return Err("with --config, tools are selected by the member `tools` of their server".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn value(parser: &mut lexopt::Parser) -> Result<OsString> {
+    parser.value().map_err(|e| e.to_string())
+}
+
+fn text(parser: &mut lexopt::Parser) -> Result<String> {
+    parser.value().and_then(|v| v.string()).map_err(|e| e.to_string())
+}
+
+fn once<T>(name: &str, field: &mut Option<T>, value: T) -> Result<()> {
+    match field.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(format!("--{name} must be given at most once")),
+    }
+}
+
+fn pair(text: &str, separator: char, error: &str) -> Result<(String, String)> {
+    let (name, value) = text.split_once(separator).ok_or(error)?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn seconds(number: &str) -> Result<Duration> {
+    let seconds = number.parse().ok().filter(|s| *s > 0.0);
+    let time = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    time.ok_or_else(|| format!("--timeout requires a positive number of seconds, got {number:?}"))
+}
+
+fn unknown(option: &str) -> String {
+    let cure = match nearest(option.trim_start_matches('-'), &mut NAMES.split(' ')) {
+        Some(name) => format!("did you mean --{name}?"),
+        None => "see `tinymcp help proxy`".to_owned(),
+    };
+    format!("unknown option {option}; {cure}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Options> {
+        Options::parse(args.iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn invalid_options_are_errors_with_the_cure() {
+        for (args, message) in [
+            (&[][..], "expected a server: --url URL, --config FILE or -- COMMAND [ARG…]"),
+            (&["--"], "expected a command after --"),
+            (&["--url", "x", "--", "y"], "--url, --config and -- COMMAND exclude each other"),
+            (&["npx", "--", "y"], "unexpected argument \"npx\"; the program of a server stands after --"),
+            (&["--htpp", "x"], "unknown option --htpp; did you mean --http?"),
+            (&["-x"], "unknown option -x; see `tinymcp help proxy`"),
+            (&["--url", "x", "--url", "y"], "--url must be given at most once"),
+            (&["--header", "A:b", "--", "y"], "--header requires --url"),
+            (&["--header", "A", "--url", "y"], "--header requires NAME:VALUE"),
+            (&["--rename", "A", "--url", "y"], "--rename requires OLD=NEW"),
+            (&["--token-file", "t", "--", "y"], "--token-file requires --http"),
+            (&["--allow-origin", "t", "--", "y"], "--allow-origin requires --http"),
+            (
+                &["--config", "f", "--prefix", "a"],
+                "with --config, --prefix must be `none`; a server's prefix is its member `prefix`",
+            ),
+            (
+                &["--config", "f", "--deny", "a"],
+                "with --config, tools are selected by the member `tools` of their server",
+            ),
+            (&["--timeout", "0", "--", "y"], "--timeout requires a positive number of seconds, got \"0\""),
+        ] {
+            assert_eq!(parse(args).unwrap_err(), message, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn options_stand_before_the_program() {
+        let options = parse(&["--allow", "a*", "--rename", "a=b", "--", "run", "--http", "-h"]).unwrap();
+        assert_eq!(options.command, ["run", "--http", "-h"]);
+        assert_eq!(options.rename, [("a".to_owned(), "b".to_owned())]);
+        assert!(!options.help && options.http.is_none() && options.allow == ["a*"]);
+        assert!(parse(&["-h"]).unwrap().help);
+    }
+
+    #[test]
+    fn help_names_every_option() {
+        for name in NAMES.split(' ') {
+            assert!(crate::proxy::HELP.contains(&format!("--{name}")), "{name}");
+        }
+    }
+}

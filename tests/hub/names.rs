@@ -1,0 +1,204 @@
+//! Prefixes, filters and new names of tools, as clients of a served hub and its host see them.
+
+use std::time::{Duration, Instant};
+
+use tinymcp::{
+    Client, ClientBuilder, Config, ErrorKind, Hub, Limits, Prompt, PromptOutput, Protocol, Server, Tool,
+    Upstream, json, memory_links,
+};
+
+use super::proxy::in_all_eras;
+
+tinymcp::record! {
+    struct Nothing {}
+}
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A server whose tools and prompt return its name.
+fn upstream(name: &'static str, protocol: Protocol, tools: &'static [&'static str]) -> Upstream {
+    Upstream::with(move |client: ClientBuilder| {
+        let (theirs, ours) = memory_links();
+        let mut server = match protocol {
+            Protocol::Session => Server::session_only(name, "1.0.0"),
+            Protocol::Stateless => Server::stateless_only(name, "1.0.0"),
+        };
+        for &tool in tools {
+            server.tool(Tool::new(tool), move |_, _: Nothing| Ok(format!("{name}:{tool}"))).unwrap();
+        }
+        server.prompt(Prompt::new("greet"), move |_, _| Ok(PromptOutput::new().user(name))).unwrap();
+        std::thread::spawn(move || server.serve(theirs));
+        client.over(ours)
+    })
+}
+
+fn hub() -> Hub {
+    let mut limits = Limits::default();
+    (limits.list_timeout, limits.probe_timeout, limits.call_timeout) = (SOON, SOON, SOON);
+    Hub::builder("names", "1.0.0").limits(limits).build().unwrap()
+}
+
+/// A client of the hub, after its servers were added.
+fn served(hub: &Hub, protocol: Protocol, add: impl FnOnce(&Hub)) -> Client {
+    let mut server = Server::new("names", "1.0.0");
+    hub.export(&mut server).unwrap();
+    add(hub);
+    hub.wait_settled(Instant::now() + SOON);
+    let (theirs, ours) = memory_links();
+    std::thread::spawn(move || server.serve(theirs));
+    Client::builder("test", "1.0.0").protocol(protocol).over(ours).unwrap()
+}
+
+fn names(client: &Client) -> Vec<String> {
+    let mut names: Vec<String> = client.tools().unwrap().into_iter().map(|tool| tool.name).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn tools_have_the_names_that_their_upstream_gives_them() {
+    in_all_eras(|below, above| {
+        let hub = hub();
+        let client = served(&hub, below, |hub| {
+            hub.add("one", upstream("one", above, &["read", "write", "list"]).prefix("")).unwrap();
+            let two = upstream("two", above, &["read", "delete_all", "delete_one"]).prefix("t.");
+            hub.add("two", two.deny_tools("delete_*").rename_tool("read", "look")).unwrap();
+            hub.add("three", upstream("three", above, &["a1", "a2", "b1"]).allow_tools("a?")).unwrap();
+        });
+        assert_eq!(names(&client), ["list", "read", "t.look", "three__a1", "three__a2", "write"]);
+        for (name, text) in [("read", "one:read"), ("t.look", "two:read"), ("three__a2", "three:a2")] {
+            assert_eq!(client.call_tool(name, json!({})).unwrap().texts(), text);
+            assert_eq!(hub.call_tool(name, json!({})).unwrap().texts(), text);
+        }
+        // A tool that is not offered cannot be called by any name.
+        for name in ["t.read", "t.delete_all", "three__b1", "delete_all", "one__read"] {
+            assert_eq!(client.call_tool(name, json!({})).unwrap_err().kind(), ErrorKind::Remote, "{name}");
+            assert!(hub.call_tool(name, json!({})).is_err(), "{name}");
+        }
+        for (name, text) in [("greet", "one"), ("t.greet", "two"), ("three__greet", "three")] {
+            assert_eq!(client.prompt(name, &[]).unwrap().messages[0].1.as_text(), Some(text));
+            assert_eq!(hub.prompt(name, &[]).unwrap().messages[0].1.as_text(), Some(text));
+        }
+    });
+}
+
+#[test]
+fn the_first_of_several_servers_with_one_prefix_has_a_name() {
+    in_all_eras(|below, above| {
+        let hub = hub();
+        let client = served(&hub, below, |hub| {
+            hub.add("one", upstream("one", above, &["read", "same"]).prefix("")).unwrap();
+            hub.add("two", upstream("two", above, &["write", "same"]).prefix("")).unwrap();
+        });
+        assert_eq!(names(&client), ["read", "same", "write"]);
+        for (name, text) in [("read", "one:read"), ("write", "two:write"), ("same", "one:same")] {
+            assert_eq!(client.call_tool(name, json!({})).unwrap().texts(), text);
+            assert_eq!(hub.call_tool(name, json!({})).unwrap().texts(), text);
+        }
+        let error = hub.call_tool("missing", json!({})).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let skipped: Vec<String> =
+            hub.skipped().iter().map(|s| format!("{}: {}", s.server, s.error)).collect();
+        let clash = "two: the server \"one\" has this name; give one of them a prefix";
+        assert_eq!(skipped, [clash, clash]);
+    });
+}
+
+#[test]
+fn invalid_names_are_refused_when_the_server_is_added() {
+    let hub = hub();
+    let start = || upstream("one", Protocol::Session, &[]);
+    for (upstream, part) in [
+        (start().prefix("a/b"), "invalid prefix"),
+        (start().allow_tools(""), "invalid pattern"),
+        (start().rename_tool("a", ""), "invalid renaming"),
+    ] {
+        let error = hub.add("one", upstream).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("\"one\"") && error.to_string().contains(part), "{error}");
+    }
+    assert!(hub.servers().is_empty());
+}
+
+#[test]
+fn a_configuration_has_names_filters_and_timeouts() {
+    let text = r#"{"mcpServers": {
+        "a": {"command": "x", "prefix": "", "tools": {"allow": ["r*"], "deny": ["rm"], "rename": {"read": "r"}}},
+        "b": {"command": "x", "toolFilter": {"mode": "block", "list": ["rm"]}, "timeout": 2.5},
+        "c": {"command": "x", "options": {"toolFilter": {"mode": "allow", "list": ["ls"]}}},
+        "d": {"command": "x", "disabledTools": ["rm"], "description": "said", "colour": "red"}
+    }}"#;
+    let config = Config::parse(text).unwrap();
+    assert_eq!(config.warnings(), ["server \"d\": the member \"colour\" is unknown and ignored"]);
+    for (key, upstream) in config.into_upstreams() {
+        assert!(upstream.is_ok(), "{key}: {:?}", upstream.err());
+    }
+    for (entry, part) in [
+        (r#""prefix": 1"#, "`prefix` must be a string"),
+        (r#""prefix": "a b""#, "invalid prefix"),
+        (r#""timeout": 0"#, "`timeout` must be a positive number of seconds"),
+        (r#""timeout": "5""#, "`timeout` must be a positive number of seconds"),
+        (r#""tools": {"allow": "r*"}"#, "`tools.allow` must be an array of strings"),
+        (r#""tools": {"rename": {"a": 1}}"#, "`tools.rename` must have strings"),
+        (r#""toolFilter": {"mode": "some", "list": []}"#, "`toolFilter.mode`"),
+        (r#""disabledTools": [1]"#, "`disabledTools` must be an array of strings"),
+        (r#""envFile": "/nonexistent/env""#, "`envFile` /nonexistent/env: "),
+        (r#""args": ["${input:api-key}"]"#, "environment variable TINYMCP_INPUT_API_KEY is not set"),
+    ] {
+        let text = format!(r#"{{"mcpServers": {{"a": {{"command": "x", {entry}}}}}}}"#);
+        let (_, upstream) = Config::parse(&text).unwrap().into_upstreams().remove(0);
+        let error = upstream.map(drop).unwrap_err().to_string();
+        assert!(error.contains(part), "{entry}: {error}");
+    }
+}
+
+#[test]
+fn variables_come_from_a_file() {
+    let file = std::env::temp_dir().join(format!("tinymcp-env-{}", std::process::id()));
+    std::fs::write(&file, "# a comment\n\nA=1\nexport B=\"two words\"\nC='3'\nD=\nE=x=y\nF=old\n").unwrap();
+    let told = file.with_extension("told");
+    let script = r#"printf '%s|%s|%s|%s|%s|%s' "$A" "$B" "$C" "$D" "$E" "$F" > "$0""#;
+    let config = json!({"mcpServers": {"a": {
+        "command": "sh",
+        "args": ["-c", script, (told.to_str().unwrap())],
+        "envFile": (file.to_str().unwrap()),
+        "env": {"F": "new"}
+    }}});
+    let (_, upstream) = Config::parse(config.as_str()).unwrap().into_upstreams().remove(0);
+    let hub = hub();
+    hub.add("a", upstream.unwrap()).unwrap();
+    hub.wait_settled(Instant::now() + SOON);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(std::fs::read_to_string(&told).unwrap(), "1|two words|3||x=y|new");
+    std::fs::remove_file(&told).unwrap();
+
+    std::fs::write(&file, "A=1\nnonsense\n").unwrap();
+    let text = json!({"mcpServers": {"a": {"command": "sh", "envFile": (file.to_str().unwrap())}}});
+    let (_, upstream) = Config::parse(text.as_str()).unwrap().into_upstreams().remove(0);
+    std::fs::remove_file(&file).unwrap();
+    let error = upstream.map(drop).unwrap_err().to_string();
+    assert!(error.ends_with("line 2: expected NAME=VALUE"), "{error}");
+}
+
+#[test]
+fn a_server_may_have_a_timeout_of_its_own() {
+    let slow = || {
+        Upstream::with(|client: ClientBuilder| {
+            let (theirs, ours) = memory_links();
+            let mut server = Server::new("slow", "1.0.0");
+            let wait = Tool::new("wait");
+            server.tool(wait, |ctx, _: Nothing| ctx.wait(SOON * 3).map(|()| "waited")).unwrap();
+            std::thread::spawn(move || server.serve(theirs));
+            client.over(ours)
+        })
+    };
+    let hub = hub();
+    let client = served(&hub, Protocol::Stateless, |hub| {
+        hub.add("slow", slow().call_timeout(Duration::from_millis(50))).unwrap();
+    });
+    let error = hub.call_tool("slow__wait", json!({})).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    let output = client.call_tool("slow__wait", json!({}));
+    let told = output.map_or_else(|error| error.to_string(), |output| output.texts());
+    assert!(told.contains("in time") || told.contains("deadline"), "{told}");
+}

@@ -1,0 +1,140 @@
+//! `tinymcp proxy`: from and to every transport and revision, names and filters, its errors.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tinymcp::{Client, Endpoint, Protocol, json};
+
+use super::serve_session::{ERAS, Process, Session, folder};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_tinymcp");
+const FIRST: &str = r#"{"server": {"name": "first"}, "tools": {
+    "echo": {"description": "d", "input": {"text": "string"}, "run": ["echo", "{text}"]},
+    "hide": {"description": "d", "run": ["echo", "hidden"]}}}"#;
+const SECOND: &str = r#"{"server": {"name": "second"}, "tools": {
+    "echo": {"description": "d", "run": ["echo", "second"]},
+    "more": {"description": "d", "run": ["echo", "more"]}}}"#;
+
+fn example(name: &str) -> PathBuf {
+    let folder = folder(&format!("proxy-{name}"));
+    fs::write(folder.join("first.json"), FIRST).unwrap();
+    fs::write(folder.join("second.json"), SECOND).unwrap();
+    let server = |file: &str| json!({"command": (PROGRAM), "args": ["serve", (file)]});
+    let (first, second) = (server("first.json"), server("second.json"));
+    let config = json!({"mcpServers": {"first": (first), "second": (second)}});
+    fs::write(folder.join("mcp.json"), config.as_str()).unwrap();
+    folder
+}
+
+fn proxy(args: &[&str], folder: &Path) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("proxy").args(args).current_dir(folder);
+    command
+}
+
+/// A proxy over stdio, and its client.
+fn session(protocol: Protocol, args: &[&str], folder: &Path) -> Session {
+    Session::over(|client| client, protocol, Process::spawn(proxy(args, folder)))
+}
+
+/// Runs a proxy that does not serve: its exit status and standard error.
+fn refused(args: &[&str], folder: &Path) -> (i32, String) {
+    let output = proxy(args, folder).stdin(Stdio::null()).output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn text(client: &Client, tool: &str, arguments: tinymcp::json::Json) -> String {
+    client.call_tool(tool, arguments).unwrap().texts().trim_end().to_owned()
+}
+
+#[test]
+fn one_server_keeps_its_names_over_stdio_and_http() {
+    let folder = example("one");
+    for protocol in ERAS {
+        let args = ["--deny", "h*", "--rename", "echo=say", "--", PROGRAM, "serve", "first.json"];
+        let session = session(protocol, &args, &folder);
+        assert_eq!(session.tools(), ["say"]);
+        assert_eq!(text(&session.client, "say", json!({"text": "a b"})), "a b");
+        assert!(session.client.call_tool("hide", json!({})).is_err());
+        assert!(session.client.call_tool("echo", json!({"text": "x"})).is_err());
+    }
+    let server =
+        Process::spawn(proxy(&["--http", "127.0.0.1:0", "--", PROGRAM, "serve", "first.json"], &folder));
+    let url = server.reported("serving http").split("serving ").nth(1).unwrap().to_owned();
+    for protocol in ERAS {
+        let client = Client::builder("test", "0").protocol(protocol).connect(Endpoint::new(&url)).unwrap();
+        assert_eq!(text(&client, "echo", json!({"text": "over HTTP"})), "over HTTP");
+        // And from HTTP to stdio.
+        let back = session(protocol, &["--prefix", "far_", "--url", &url], &folder);
+        assert_eq!(back.tools(), ["far_echo", "far_hide"]);
+        assert_eq!(text(&back.client, "far_echo", json!({"text": "back"})), "back");
+    }
+}
+
+#[test]
+fn servers_of_a_configuration_are_one_server() {
+    let folder = example("config");
+    for protocol in ERAS {
+        let session = session(protocol, &["--config", "mcp.json"], &folder);
+        assert_eq!(session.tools(), ["first__echo", "first__hide", "second__echo", "second__more"]);
+        assert_eq!(text(&session.client, "second__more", json!({})), "more");
+    }
+}
+
+#[test]
+fn names_that_clash_without_prefix_end_the_start() {
+    let folder = example("clash");
+    let (code, error) =
+        refused(&["--config", "mcp.json", "--prefix", "none", "--http", "127.0.0.1:0"], &folder);
+    assert_eq!(code, 2, "{error}");
+    let expected = "\"echo\" is offered by \"first\" and by \"second\"; omit --prefix none, or rename or deny \
+                    it in the file";
+    assert!(error.contains(expected), "{error}");
+    // With the clash resolved in the file.
+    let config = fs::read_to_string(folder.join("mcp.json")).unwrap();
+    let config = config.replacen("{\"command\"", "{\"tools\":{\"deny\":[\"echo\"]},\"command\"", 1);
+    fs::write(folder.join("mcp.json"), config).unwrap();
+    let session = session(Protocol::Stateless, &["--config", "mcp.json", "--prefix", "none"], &folder);
+    assert_eq!(session.tools(), ["hide", "echo", "more"]);
+    assert_eq!(text(&session.client, "echo", json!({})), "second");
+}
+
+#[test]
+fn what_cannot_be_served_is_an_error_with_its_reason() {
+    let folder = example("errors");
+    fs::write(
+        folder.join("bad.json"),
+        r#"{"mcpServers": {"a": {"command": "x", "type": "http", "colour": 1}}}"#,
+    )
+    .unwrap();
+    fs::write(folder.join("other.json"), r#"{"theme": "dark"}"#).unwrap();
+    for (args, parts) in [
+        (&["--config", "missing.json"][..], &["missing.json: "][..]),
+        (&["--config", "other.json"], &["other.json: the configuration has no object `mcpServers`"]),
+        (
+            &["--config", "bad.json"],
+            &["the member \"colour\" is unknown", "got \"http\"", "no server can be used"],
+        ),
+        (&["--prefix", "a b", "--", "x"], &["invalid prefix \"a b\"", "no server can be used"]),
+        (&["--http", "nowhere", "--", PROGRAM, "serve", "first.json"], &["nowhere"]),
+        (&[], &["expected a server: --url URL, --config FILE or -- COMMAND"]),
+    ] {
+        let (code, error) = refused(args, &folder);
+        assert_eq!(code, 2, "{args:?}: {error}");
+        for part in parts {
+            assert!(error.contains(part), "{args:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_does_not_start_is_reported_and_the_call_fails_at_once() {
+    let folder = example("gone");
+    let session = session(Protocol::Session, &["--", "/nonexistent/program"], &folder);
+    session.process.reported("program: down: ");
+    assert_eq!(session.tools(), Vec::<String>::new());
+    let error = session.client.call_tool("echo", json!({})).map(|output| output.texts());
+    let told = error.unwrap_or_else(|error| error.to_string());
+    assert!(told.contains("is down") || told.contains("echo"), "{told}");
+}
