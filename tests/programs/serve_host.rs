@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use tinymcp::{Client, Limits, Link, json};
 
-use super::serve_session::folder;
+use super::serve_session::{PATIENCE, folder};
 
 /// A server, started by a shell script, which ends with the test.
 struct Hosted {
@@ -39,6 +40,28 @@ impl Drop for Hosted {
     fn drop(&mut self) {
         drop(self.client.take());
         let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_host_that_never_reads_standard_error_blocks_nothing() {
+    let folder = folder("host-stderr");
+    // The worker writes to standard error without end.
+    let definition = r#"{"tools": {
+        "worker": {"description": "d", "worker": ["/bin/sh", "-c", "yes complaint >&2 & while read -r call; do id=${{call#*:}}; printf '{{\"id\": %d, \"result\": \"done\"}}\n' ${{id%%,*}}; done"]},
+        "noisy": {"description": "d", "run": ["/bin/sh", "-c", "yes complaint | head -c 100000 >&2; printf done"]}
+    }}"#;
+    fs::write(folder.join("s.json"), definition).unwrap();
+    let mut hosted = Hosted::start("mkfifo pipe && exec \"$@\" 2<> pipe", &folder);
+    for _ in 0..20 {
+        assert_eq!(hosted.call("worker"), "done");
+        assert_eq!(hosted.call("noisy"), "done");
+    }
+    drop(hosted.client.take());
+    let until = Instant::now() + PATIENCE;
+    while hosted.child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < until, "the server does not end");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

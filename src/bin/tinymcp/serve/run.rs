@@ -10,14 +10,14 @@
 //! The library ends serving at the end of input, on SIGTERM and SIGINT. Running calls get its grace
 //! period; then all processes are killed.
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tinymcp::{ErrorKind, Limits, Server};
+use tinymcp::{ErrorKind, Limits, Server, stderr};
 
 use super::catalog::Catalog;
 use super::definition::{Definition, SandboxPolicy, ServerInfo};
@@ -37,8 +37,7 @@ const STACK: usize = 256 << 10;
 
 /// Writes a line for the operator to standard error.
 pub(crate) fn log(line: &str) {
-    // OK to ignore: there is no other place for the error.
-    let _ = io::stderr().write_all(format!("tinymcp: {}\n", plain(line)).as_bytes());
+    stderr::write(format!("tinymcp: {}\n", plain(line)));
 }
 
 /// Starts a thread.

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use tinymcp::stderr;
 
 use super::group::lock;
 use crate::escape::plain;
@@ -36,8 +37,9 @@ pub(crate) fn write(tool: &str, text: &[u8]) {
             tagged.push('\n');
         }
     }
-    // OK to drop: a closed standard error cannot be reported.
-    let _ = io::stderr().write_all(tagged.as_bytes());
+    if !tagged.is_empty() {
+        stderr::write(tagged);
+    }
 }
 
 /// Thread that reads standard error.
