@@ -416,7 +416,7 @@ mod tests {
             ("1a:b", "it has no scheme (RFC 3986 §3)"),
             ("", "it has no scheme (RFC 3986 §3)"),
         ] {
-            assert_eq!(register(uri), Some(format!("{uri:?} is no URI: {why}")));
+            assert_eq!(register(uri), Some(format!("invalid URI {uri:?}: {why}")));
         }
     }
 
