@@ -412,9 +412,9 @@ mod tests {
             ("a:%2", "'%' at byte 2 must be percent-encoded (RFC 3986 §2)"),
             ("a:%2é", "'%' at byte 2 must be percent-encoded (RFC 3986 §2)"),
             ("a:{b}", "'{' at byte 2 must be percent-encoded (RFC 3986 §2)"),
-            ("users/me", "it has no scheme (RFC 3986 §3)"),
-            ("1a:b", "it has no scheme (RFC 3986 §3)"),
-            ("", "it has no scheme (RFC 3986 §3)"),
+            ("users/me", "missing scheme (RFC 3986 §3)"),
+            ("1a:b", "missing scheme (RFC 3986 §3)"),
+            ("", "missing scheme (RFC 3986 §3)"),
         ] {
             assert_eq!(register(uri), Some(format!("invalid URI {uri:?}: {why}")));
         }
