@@ -8,6 +8,7 @@ use libfuzzer_sys::fuzz_target;
 
 mod client;
 mod config;
+mod definition;
 mod events;
 mod headers;
 mod http_request;
@@ -30,6 +31,7 @@ type Target = fn(&[u8]);
 const TARGETS: &[(&str, Target)] = &[
     ("client", client::run),
     ("config", config::run),
+    ("definition", definition::run),
     ("events", events::run),
     ("headers", headers::run),
     ("http_request", http_request::run),

@@ -32,18 +32,19 @@ use std::ffi::OsString;
 
 use crate::{Result, out};
 
-mod catalog;
-mod check;
-mod definition;
+// Those with `pub(crate)` are used by the fuzz target `definition`, too.
+pub(crate) mod catalog;
+pub(crate) mod check;
+pub(crate) mod definition;
 mod files;
 mod host_config;
 mod options;
-mod place;
+pub(crate) mod place;
 mod programs;
-mod read;
+pub(crate) mod read;
 mod run;
 mod template;
-mod tool;
+pub(crate) mod tool;
 mod watch;
 mod words;
 
