@@ -1,6 +1,6 @@
 """The client of cross/board.sh: calls a server under emulation in both eras and reports the memory it took.
 
-Usage: board.py EMULATOR FLOOR SERVER PANICS CLIENT [--http]
+Usage: board.py EMULATOR FLOOR SERVER PANICS CLIENT TINYMCP [--http]
 """
 
 import http.client
@@ -8,10 +8,15 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 
 ROOM = 16 << 20
 # In kB, over the floor's: what is resident of the board's memory when a server is idle after the first calls.
 MOST_IDLE = 300
+# Resident kB of `tinymcp serve` on the board, idle after a call: the bound that must hold, and the goal, for information.
+MOST_SERVE, GOAL_SERVE = 590, 500
+# With a program of this machine.
+DEFINITION = {"tools": {"greet": {"description": "Says hello", "run": ["/bin/echo", "hello"]}}}
 # Where the emulator is told to put the board's 4 GiB: what lies there is the program's, all else the emulator's own.
 BOARD = 0x200000000000
 MODERN = "2026-07-28"
@@ -181,6 +186,26 @@ def panics(emulator, server):
     print("panic: the process ended, nothing half was written")
 
 
+def serve(emulator, tinymcp):
+    """Memory of `tinymcp serve`, without its programs."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(DEFINITION, file)
+        file.flush()
+        program = Program([emulator, tinymcp, "serve", file.name])
+        try:
+            greeted = program.call(request(1, "tools/call", {"name": "greet", "arguments": {}}, True))
+            assert text_of(greeted) == "hello\n", greeted
+            resident, anonymous = on_board(program.process.pid)
+            print(
+                f"tinymcp serve: idle {resident} kB resident of the board's memory, {anonymous} anonymous; the goal is "
+                f"{GOAL_SERVE} kB"
+            )
+            assert resident <= MOST_SERVE, f"more than {MOST_SERVE} kB"
+            program.end()
+        finally:
+            program.process.kill()
+
+
 def report(name, idle, end, limit):
     room = (limit - FLOOR["VmData"] * 1024) >> 10
     print(
@@ -199,11 +224,12 @@ def measure(emulator, floor):
     return found
 
 
-emulator, floor, server, panicking, client = sys.argv[1:6]
+emulator, floor, server, panicking, client, tinymcp = sys.argv[1:7]
 FLOOR = measure(emulator, floor)
 limit = FLOOR["VmData"] * 1024 + ROOM
 stdio(emulator, server, limit)
 our_client("--", emulator, server, "--stdio")
 panics(emulator, panicking)
+serve(emulator, tinymcp)
 if "--http" in sys.argv:
     over_http(emulator, server, limit)

@@ -5,7 +5,7 @@
 #   cross/board.sh [PROGRAM]      default: the example echo_server, static with musl
 #
 # The client `tinymcp` on this machine calls the servers too. A server whose handler panics must end without a partial
-# line.
+# line. `tinymcp serve` is measured, idle after a call.
 #
 # A program that only echoes lines measures the memory of the emulator. The server may use 16 MiB of private memory more
 # (RLIMIT_DATA), including stacks and the C library's. Needs python3 and prlimit.
@@ -21,5 +21,6 @@ floor=$("$here/build" --manifest "$here/floor/Cargo.toml" armv7-musl line-echo)
 server=${1:-$("$here/build" ${http:+--features http-server} armv7-musl echo_server)}
 panics=$("$here/build" --manifest "$here/echo/Cargo.toml" armv7-musl panics)
 (cd "$repository" && cargo build --quiet --features cli --bin tinymcp)
+serve=$("$here/build" --bin --features serve armv7-musl tinymcp)
 client=${CARGO_TARGET_DIR:-$repository/target}/debug/tinymcp
-exec python3 "$here/board.py" "$tools/bin/qemu-arm" "$floor" "$server" "$panics" "$client" $http
+exec python3 "$here/board.py" "$tools/bin/qemu-arm" "$floor" "$server" "$panics" "$client" "$serve" $http
