@@ -22,7 +22,15 @@ const ARGUMENT: &str = "name title description required";
 
 /// Reads a resource.
 pub(super) fn resource(uri: &str, node: &Node<'_>, problems: &mut Problems) -> Option<ResourceDefinition> {
+    let before = problems.list.len();
     check_uri(uri, node, problems);
+    // Registration rejects other invalid URIs.
+    let registered = Server::new("check", "0")
+        .resource(Resource::new(uri, "check"), |_, _| Err::<ReadOutput, _>(ToolError::new("")))
+        .map(|_| ());
+    if let Some(error) = registered.err().filter(|_| problems.list.len() == before) {
+        problems.add(node, error.to_string());
+    }
     if !problems.object(node, RESOURCE) {
         return None;
     }

@@ -263,6 +263,7 @@ fn invalid_entries_are_explained() {
         (r#"{"resources": {"a://b": {}}}"#, "missing member `file` or `folder`"),
         (r#"{"resources": {"a://b": {"file": "x", "folder": "y"}}}"#, "both `file` and `folder`"),
         (r#"{"resources": {"a://b": {"file": "x", "mimeType": "text"}}}"#, "expected a media type"),
+        (r#"{"resources": {"a://{b}": {"file": "x"}}}"#, "'{' at byte 4 must be percent-encoded"),
         (r#"{"resourceTemplates": {"a://{b": {"file": "x"}}}"#, "'{' without '}'"),
         (r#"{"resourceTemplates": {"a://b": {"file": "x"}}}"#, "no {variable}"),
         (r#"{"resourceTemplates": {"a://{b}{c}": {"file": "{b}/{c}"}}}"#, "a://{b}{c}"),
