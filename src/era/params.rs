@@ -36,19 +36,20 @@ pub(super) struct Meta<'d> {
 }
 
 impl<'d> Params<'d> {
+    #[inline]
     pub(crate) fn read(object: Option<Value<'d>>) -> Params<'d> {
         let mut params = Params { object, ..Params::default() };
         let Some(object) = object else { return params };
         for (name, value) in object.named() {
-            if name == b"_meta" {
-                params.meta = Meta::read(value);
-                continue;
-            }
             // Matching by length first leaves few comparisons.
             let place = match name.len() {
                 3 if name == b"uri" => &mut params.uri,
                 3 if name == b"ref" => &mut params.reference,
                 4 if name == b"name" => &mut params.name,
+                5 if name == b"_meta" => {
+                    params.meta.read(value);
+                    continue;
+                }
                 6 if name == b"cursor" => &mut params.cursor,
                 7 if name == b"context" => &mut params.context,
                 8 if name == b"argument" => &mut params.argument,
@@ -93,20 +94,19 @@ impl<'d> Params<'d> {
 }
 
 impl<'d> Meta<'d> {
-    fn read(meta: Value<'d>) -> Meta<'d> {
-        let mut read = Meta { whole: Some(meta), ..Meta::default() };
+    fn read(&mut self, meta: Value<'d>) {
+        self.whole = Some(meta);
         for (name, value) in meta.named() {
             let place = match name.len() {
-                13 if name == b"progressToken" => &mut read.progress_token,
-                32 if name == b"io.modelcontextprotocol/logLevel" => &mut read.log_level,
-                34 if name == b"io.modelcontextprotocol/clientInfo" => &mut read.client,
-                39 if name == b"io.modelcontextprotocol/protocolVersion" => &mut read.version,
-                42 if name == b"io.modelcontextprotocol/clientCapabilities" => &mut read.capabilities,
+                13 if name == b"progressToken" => &mut self.progress_token,
+                32 if name == b"io.modelcontextprotocol/logLevel" => &mut self.log_level,
+                34 if name == b"io.modelcontextprotocol/clientInfo" => &mut self.client,
+                39 if name == b"io.modelcontextprotocol/protocolVersion" => &mut self.version,
+                42 if name == b"io.modelcontextprotocol/clientCapabilities" => &mut self.capabilities,
                 _ => continue,
             };
             *place = Some(value);
         }
-        read
     }
 }
 

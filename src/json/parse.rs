@@ -113,7 +113,7 @@ pub(super) fn check_size(text: &[u8], limits: &ParseLimits) -> Result<(), ParseE
 
 /// Length from which on the vectorised UTF-8 check is faster.
 #[cfg(target_arch = "x86_64")]
-const VECTORS_FROM: usize = 1 << 10;
+const VECTORS_FROM: usize = 1 << 8;
 
 pub(super) fn utf8(text: &[u8]) -> Result<&str, ParseError> {
     #[cfg(target_arch = "x86_64")]

@@ -63,14 +63,14 @@ pub(crate) fn classify(root: Value<'_>) -> Classified<'_> {
 /// Classifies one message of a batch: an array is malformed here.
 pub(crate) fn classify_single(root: Value<'_>) -> Classified<'_> {
     let (kind, params) = match Message::read(root) {
-        Ok(Message::Request(request)) => (MessageKind::Request(request), Params::read(request.params)),
+        Ok(Message::Request(request)) => (MessageKind::Request(request), request.params),
         Ok(Message::Notification(notification)) => {
-            (MessageKind::Notification(notification), Params::read(notification.params))
+            (MessageKind::Notification(notification), notification.params)
         }
-        Ok(Message::Response(response)) => (MessageKind::Response(response), Params::default()),
-        Err(shape) => (MessageKind::Malformed(shape), Params::default()),
+        Ok(Message::Response(response)) => (MessageKind::Response(response), None),
+        Err(shape) => (MessageKind::Malformed(shape), None),
     };
-    Classified { kind, params }
+    Classified { kind, params: Params::read(params) }
 }
 
 /// The fault for bytes that cannot be parsed. A text that a limit rejects may be valid JSON.
