@@ -86,12 +86,13 @@ impl Eras {
         let opens = method.is_some_and(|method| method == sessions.opens);
         // An unknown version decides nothing: the session rejects the field later, and the opening
         // request need not have it (requirement H11-37).
-        let unknown_is_modern = !opens && fields.field(sessions.id).is_none();
-        let modern = fields.field(VERSION).is_some_and(|version| {
-            version == version::name(V2026_07_28).as_bytes() || unknown_is_modern && !is_legacy(version)
-        });
+        let is_modern = |version: &[u8]| {
+            version == version::name(V2026_07_28).as_bytes()
+                || !opens && !is_legacy(version) && fields.field(sessions.id).is_none()
+        };
+        let names_modern = || params.names_version() || fields.field(VERSION).is_some_and(is_modern);
         match opens {
-            _ if self.modern.is_some() && (params.names_version() || modern) => Posted::Alone,
+            _ if self.modern.is_some() && names_modern() => Posted::Alone,
             true => Posted::Opening,
             false => Posted::InSession,
         }
@@ -100,5 +101,5 @@ impl Eras {
 
 /// Returns `true` if this version has sessions.
 pub(super) fn is_legacy(version: &[u8]) -> bool {
-    std::str::from_utf8(version).ok().and_then(version::parse).is_some_and(|revision| revision != V2026_07_28)
+    version::legacy().any(|name| name.as_bytes() == version)
 }

@@ -48,7 +48,7 @@ mod socket_writer;
 use std::time::Instant;
 
 pub(crate) use event_loop::EventLoop;
-pub(crate) use head::Head;
+pub(crate) use head::{Accepts, Head};
 pub(crate) use listener::Listener;
 pub(crate) use responder::Responder;
 pub(crate) use response_head::Field;

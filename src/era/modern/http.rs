@@ -39,7 +39,7 @@ impl HttpEra for ModernServer {
             Some(_) => {}
         }
         let Some(member) = header::name_member(request.method) else { return Ok(()) };
-        let name = params.object.and_then(|params| params.get(member));
+        let name = if member == "name" { params.name } else { params.get(member) };
         match (fields.field(NAME), name.and_then(Value::as_str)) {
             (None, _) => Err(mismatch(format!("{NAME} header is missing"))),
             // The body is invalid; the check of the parameters reports it.

@@ -38,7 +38,7 @@ impl AllowedHosts {
     }
 
     /// Returns whether requests to this host are allowed.
-    pub(super) fn admits_host(&self, host: Option<&str>) -> bool {
+    pub(super) fn admits_host(&self, host: Option<&[u8]>) -> bool {
         self.any_host || host.is_some_and(|host| self.knows(host))
     }
 
@@ -56,7 +56,7 @@ impl AllowedHosts {
 
     /// Checks the allowed hosts and origins. A malformed one would match no request.
     pub(super) fn check(&self) -> Result<(), String> {
-        if let Some(host) = self.hosts.iter().find(|host| split(host).is_none()) {
+        if let Some(host) = self.hosts.iter().find(|host| !is_valid(host.as_bytes())) {
             return Err(format!("invalid host {host:?}: expected HOST or HOST:PORT"));
         }
         let valid = |origin: &str| origin == "null" || split_origin(origin).is_some();
@@ -68,47 +68,55 @@ impl AllowedHosts {
         }
     }
 
-    fn knows(&self, host: &str) -> bool {
+    fn knows(&self, host: &[u8]) -> bool {
         let Some((name, port)) = split(host) else { return false };
-        LOCAL.iter().any(|local| local.eq_ignore_ascii_case(name))
-            || self.hosts.iter().filter_map(|known| split(known)).any(|(known, its_port)| {
+        LOCAL.iter().any(|local| local.as_bytes().eq_ignore_ascii_case(name))
+            || self.hosts.iter().filter_map(|known| split(known.as_bytes())).any(|(known, its_port)| {
                 known.eq_ignore_ascii_case(name) && (its_port.is_none() || its_port == port)
             })
     }
 }
 
-/// Splits `Host` into name and port (RFC 9110, 7.2); `None` if it is malformed. The dot that ends
-/// an absolute DNS name is not part of the result.
-fn split(host: &str) -> Option<(&str, Option<u16>)> {
-    let end = match host.strip_prefix('[') {
-        Some(rest) => rest.find(']')? + 2,
-        None => host.find(':').unwrap_or(host.len()),
+/// Splits `Host` into name and port (RFC 9110, 7.2); `None` if the port is malformed. The dot that
+/// ends an absolute DNS name is not part of the result.
+fn split(host: &[u8]) -> Option<(&[u8], Option<u16>)> {
+    let end = match host {
+        [b'[', ..] => host.iter().position(|byte| *byte == b']')? + 1,
+        _ => host.iter().position(|byte| *byte == b':').unwrap_or(host.len()),
     };
     let (name, rest) = host.split_at_checked(end)?;
     let port = match rest {
-        "" => None,
-        rest => {
-            let digits = rest.strip_prefix(':')?;
-            // `parse` alone would accept a sign.
-            digits.bytes().all(|b| b.is_ascii_digit()).then_some(())?;
-            Some(digits.parse().ok()?)
-        }
+        [] => None,
+        [b':', digits @ ..] if !digits.is_empty() => Some(digits.iter().try_fold(0, add_digit)?),
+        _ => return None,
     };
-    let name = name.strip_suffix('.').unwrap_or(name);
-    let valid = !name.is_empty()
-        && !name.ends_with('.')
-        && name.bytes().all(|b| b.is_ascii_graphic() && !b"/@?#".contains(&b));
-    valid.then_some((name, port))
+    Some((name.strip_suffix(b".").unwrap_or(name), port))
+}
+
+/// Appends a decimal digit to a port.
+fn add_digit(port: u16, digit: &u8) -> Option<u16> {
+    let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+    port.checked_mul(10)?.checked_add(u16::from(digit))
+}
+
+/// Returns whether a host can be that of a request.
+fn is_valid(host: &[u8]) -> bool {
+    split(host).is_some_and(|(name, _)| {
+        !name.is_empty()
+            && !name.ends_with(b".")
+            && name.iter().all(|b| b.is_ascii_graphic() && !b"/@?#".contains(b))
+    })
 }
 
 /// Splits `Origin` (RFC 6454, 6.1). Returns whether its scheme is `http` or `https`, and its host;
 /// `None` if it is malformed.
-fn split_origin(origin: &str) -> Option<(bool, &str)> {
+fn split_origin(origin: &str) -> Option<(bool, &[u8])> {
     let (scheme, host) = origin.split_once("://")?;
+    let host = host.as_bytes();
     let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
     let web = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
-    (valid && split(host).is_some()).then_some((web, host))
+    (valid && is_valid(host)).then_some((web, host))
 }
 
 #[cfg(test)]
@@ -172,13 +180,13 @@ mod tests {
             ("[::1]x", None, false),
             ("", None, false),
         ] {
-            let admits = allowed.admits_host(Some(host)) && allowed.admits_origin(origin);
+            let admits = allowed.admits_host(Some(host.as_bytes())) && allowed.admits_origin(origin);
             assert_eq!(admits, admitted, "{host:?} {origin:?}");
         }
         assert!(allowed.names("https://APP.example") && !allowed.names("http://localhost"));
         assert!(!allowed.admits_host(None));
         allowed.allow_any_host();
-        assert!(allowed.admits_host(None) && allowed.admits_host(Some("evil.example")));
+        assert!(allowed.admits_host(None) && allowed.admits_host(Some(b"evil.example")));
         assert!(!allowed.admits_origin(Some("http://evil.example")));
     }
 

@@ -18,7 +18,7 @@ const MAX_AGE: &str = "7200";
 
 /// Returns whether this is a preflight: a browser's request for permission.
 pub(super) fn is_preflight(head: &Head<'_>) -> bool {
-    head.method() == "OPTIONS" && head.field("access-control-request-method").is_some()
+    head.method == "OPTIONS" && head.field("access-control-request-method").is_some()
 }
 
 /// Returns the fields of every response to a page of an allowed origin.

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::era::http::{Fields, Posted};
+use crate::era::http::Posted;
 use crate::era::{Encoded, Params, ServerEra};
 use crate::json::{Doc, Value, Writer};
 use crate::model::{ClientCapabilities, Fault};
@@ -118,10 +118,8 @@ impl Endpoint {
             Route::Stateless => {
                 let reply = self.reply(info, &doc, responder, self.core.eras.modern, None);
                 let sink: Arc<dyn ReplySink> = Arc::<PostResponse>::clone(&reply);
-                let shared = Arc::clone(&self.shared);
-                let dispatcher = self.dispatcher.as_dyn();
-                dispatcher.set_connection(&shared, None);
-                let action = dispatcher.dispatch(&doc, &message, &sink);
+                self.dispatcher.as_dyn().set_connection(&self.shared, None);
+                let action = self.dispatcher.as_dyn().dispatch(&doc, &message, &sink);
                 match self.check_arguments(info, &message, &action) {
                     Ok(()) => self.carry_out(action, doc, &reply),
                     Err(rejection) => {
@@ -158,7 +156,7 @@ impl Endpoint {
 
     /// Returns the error for a malformed message, in the version of its session if it has one.
     fn malformed(&mut self, info: &RequestInfo<'_>, id: Option<&str>, fault: &Fault) -> Rejection {
-        let name = self.checks.sessions.and_then(|words| Fields::field(info.head, words.id));
+        let name = self.checks.sessions.and_then(|words| info.head.field(words.id));
         let session = name.and_then(|name| self.sessions.find(name, info.principal.as_deref()));
         Rejection::session_fault(session.map(|session| &*session.connection), 400, id, fault)
     }
@@ -211,7 +209,7 @@ impl Endpoint {
         params: &Params<'_>,
     ) -> Result<(), Rejection> {
         let Some(era) = self.core.eras.modern.map(ServerEra::http) else { return Ok(()) };
-        if !info.accepts.events && era.streams(request.method) {
+        if !info.head.accepts().events && era.streams(request.method) {
             let fault = Fault::InvalidRequest(Reason::AcceptEvents.message().into());
             return Err(Rejection::fault(Reason::AcceptEvents.status(), Some(request.id), &fault));
         }
@@ -234,7 +232,7 @@ impl Endpoint {
     }
 
     fn names_session(&self, info: &RequestInfo<'_>) -> bool {
-        self.checks.sessions.is_some_and(|words| Fields::field(info.head, words.id).is_some())
+        self.checks.sessions.is_some_and(|words| info.head.field(words.id).is_some())
     }
 
     /// Returns the session that a request names.
@@ -244,7 +242,7 @@ impl Endpoint {
         id: Option<Value<'_>>,
     ) -> Result<(Arc<Connection>, Arc<EventStreams>), Rejection> {
         let Some(words) = self.checks.sessions else { return Err(Rejection::method(None)) };
-        let Some(name) = Fields::field(info.head, words.id) else {
+        let Some(name) = info.head.field(words.id) else {
             return Err(Rejection::fault(400, id, &(words.missing)()));
         };
         let Some(session) = self.sessions.find(name, info.principal.as_deref()) else {
@@ -258,7 +256,7 @@ impl Endpoint {
 
     fn turn_to_session(&mut self, connection: &Arc<Connection>, info: &RequestInfo<'_>) {
         let mut peer = connection.session().as_ref().map(|session| session.peer);
-        if let Some(peer) = peer.as_mut().filter(|_| !info.accepts.events) {
+        if let Some(peer) = peer.as_mut().filter(|_| !info.head.accepts().events) {
             // Requests to the client are sent as events, which this one does not accept.
             peer.capabilities = ClientCapabilities::default();
         }
@@ -276,7 +274,7 @@ impl Endpoint {
         Arc::new(PostResponse {
             responder: Arc::new(responder),
             era: era.map(ServerEra::http),
-            accepts: info.accepts,
+            accepts: info.head.accepts(),
             principal: info.principal.clone(),
             streams,
             progress: Mutex::new(Progress::Unsent),
@@ -411,15 +409,14 @@ impl Endpoint {
             }
             _ => self.answer(&reply, encoded, &[]),
         }
-        let shared = Arc::clone(&self.shared);
-        self.dispatcher.as_dyn().set_connection(&shared, None);
+        self.dispatcher.as_dyn().set_connection(&self.shared, None);
         self.dispatcher.out.clear();
     }
 
     /// Opens an event stream of a session, or resumes one.
     fn get(&mut self, info: &RequestInfo<'_>, responder: Responder) -> Result<(), (Rejection, Responder)> {
         let found = self.session(info, None).and_then(|(_, streams)| {
-            let last = self.checks.sessions.and_then(|words| Fields::field(info.head, words.last_event));
+            let last = self.checks.sessions.and_then(|words| info.head.field(words.last_event));
             match last.map(EventId::parse) {
                 Some(None) => {
                     Err(Rejection::fault(400, None, &Fault::InvalidRequest("invalid event id".into())))
@@ -446,7 +443,7 @@ impl Endpoint {
             Err(rejection) => rejection,
             Ok(_) => {
                 let words = self.checks.sessions;
-                let name = words.and_then(|words| Fields::field(info.head, words.id)).unwrap_or_default();
+                let name = words.and_then(|words| info.head.field(words.id)).unwrap_or_default();
                 if let Some(session) = self.sessions.remove(name) {
                     session.end();
                 }
@@ -469,7 +466,7 @@ impl Service for Endpoint {
         responder.add_fields(self.checks.cors_fields(head));
         match self.checks.info(head) {
             Err(rejection) => rejection.send(&responder),
-            Ok(info) => match head.method() {
+            Ok(info) => match head.method {
                 "POST" => self.post(&info, body, responder),
                 "GET" => {
                     if let Err((rejection, responder)) = self.get(&info, responder) {

@@ -19,7 +19,7 @@ use super::Options;
 use super::auth::WELL_KNOWN;
 use super::cors;
 use super::rejection::{Reason, Rejection};
-use super::response::Accepts;
+use super::response::JSON;
 
 /// Checks of requests by their heads.
 pub(super) struct RequestChecks {
@@ -34,22 +34,18 @@ pub(super) struct RequestChecks {
 /// Properties of a request that its handling depends on.
 pub(super) struct RequestInfo<'h> {
     pub(super) head: &'h Head<'h>,
-    pub(super) accepts: Accepts,
     pub(super) principal: Option<Arc<str>>,
 }
 
 impl Fields for Head<'_> {
     fn field(&self, name: &str) -> Option<&[u8]> {
-        let mut all = self.all(name);
-        let first = all.next();
-        // A repeated field is invalid. No check accepts a control character.
-        if all.next().is_some() { Some(b"\0") } else { first }
+        self.field(name)
     }
 }
 
-/// Returns the value of a field that must be text.
-fn text<'h>(head: &'h Head<'_>, name: &str) -> Option<&'h str> {
-    Fields::field(head, name).map(|value| std::str::from_utf8(value).unwrap_or("\0"))
+/// Returns the value of a field that must be text. No check accepts a control character.
+fn text(field: Option<&[u8]>) -> Option<&str> {
+    field.map(|value| std::str::from_utf8(value).unwrap_or("\0"))
 }
 
 impl RequestChecks {
@@ -62,8 +58,8 @@ impl RequestChecks {
     pub(super) fn admit(&mut self, head: &Head<'_>) -> Admission {
         let Err(Rejection { mut response, reason }) = self.check(head) else { return Admission::ReadBody };
         if let Some(reason) = reason {
-            let field = text(head, if reason == Reason::Host { "host" } else { "origin" });
-            if let Some((kind, line)) = reason.notice(field, &self.options.path) {
+            let field = if reason == Reason::Host { head.known.host } else { head.known.origin };
+            if let Some((kind, line)) = reason.notice(text(field), &self.options.path) {
                 self.notices.say(kind, Instant::now(), || line);
             }
         }
@@ -73,43 +69,44 @@ impl RequestChecks {
 
     fn check(&mut self, head: &Head<'_>) -> Result<(), Rejection> {
         let allowed = &self.options.allowed_hosts;
-        if !allowed.admits_host(text(head, "host")) {
+        if !allowed.admits_host(head.known.host) {
             return Err(Reason::Host.into());
         }
-        let origin = text(head, "origin");
+        let origin = text(head.known.origin);
         if !allowed.admits_origin(origin) {
             return Err(Reason::Origin.into());
         }
-        let document = self.metadata(head.path());
-        if document.is_none() && head.path() != self.options.path {
+        let path = head.path();
+        let document = self.metadata(path);
+        if document.is_none() && path != self.options.path {
             return Err(Reason::Path.into());
         }
         if cors::is_preflight(head) && origin.is_some_and(|origin| allowed.names(origin)) {
             return Err(cors::preflight(head));
         }
         if let Some(document) = document {
-            return Err(match head.method() {
+            return Err(match head.method {
                 "GET" | "HEAD" => Rejection::document(200, document),
                 _ => Rejection::new(405).with("allow", "GET, HEAD"),
             });
         }
         self.principal(head, false)?;
-        let accepts = Accepts::read(head.all("accept"));
+        let accepts = head.accepts();
         let sessions = self.sessions;
-        match head.method() {
+        match head.method {
             "POST" => {
-                if !is_json(Fields::field(head, "content-type")) {
+                if !is_json(head.known.content_type) {
                     return Err(Reason::Media.into());
                 }
-                if !is_identity(head.all("content-encoding")) {
+                if head.known.is_encoded {
                     return Err(Rejection::from(Reason::Encoding).with("accept-encoding", "identity"));
                 }
                 if !accepts.json && !accepts.events {
                     return Err(Reason::Accept.into());
                 }
             }
-            "GET" | "DELETE" if sessions.is_some_and(|s| Fields::field(head, s.id).is_some()) => {
-                if head.method() == "GET" && !accepts.events {
+            "GET" | "DELETE" if sessions.is_some_and(|s| head.field(s.id).is_some()) => {
+                if head.method == "GET" && !accepts.events {
                     return Err(Reason::AcceptEvents.into());
                 }
             }
@@ -120,7 +117,7 @@ impl RequestChecks {
 
     /// Returns the CORS fields of every response to this request.
     pub(super) fn cors_fields(&self, head: &Head<'_>) -> Vec<(&'static str, String)> {
-        match text(head, "origin").filter(|origin| self.options.allowed_hosts.names(origin)) {
+        match text(head.known.origin).filter(|origin| self.options.allowed_hosts.names(origin)) {
             Some(origin) => cors::fields(origin, self.sessions),
             None => Vec::new(),
         }
@@ -129,7 +126,7 @@ impl RequestChecks {
     /// Returns the properties of a request whose body has been read.
     pub(super) fn info<'h>(&mut self, head: &'h Head<'h>) -> Result<RequestInfo<'h>, Rejection> {
         let principal = self.principal(head, true)?;
-        Ok(RequestInfo { head, accepts: Accepts::read(head.all("accept")), principal })
+        Ok(RequestInfo { head, principal })
     }
 
     /// Returns the protected resource metadata, if it is at this path. It needs no token.
@@ -143,7 +140,7 @@ impl RequestChecks {
         if self.options.auth.check.is_none() {
             return Ok(None);
         }
-        let field = text(head, "authorization");
+        let field = text(head.field("authorization"));
         let hash = hmac_sha256::Hash::hash(field.unwrap_or_default().as_bytes());
         if let Some((known, principal)) = self.last_token.take() {
             if with_body && field.is_some() && known == hash {
@@ -158,12 +155,8 @@ impl RequestChecks {
 
 /// Returns whether a media type is JSON, with any parameters.
 fn is_json(field: Option<&[u8]>) -> bool {
-    let kind = field.and_then(|field| field.split(|byte| *byte == b';').next()).unwrap_or_default();
-    kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
-}
-
-/// Returns whether no member of any `Content-Encoding` names a coding other than `identity`.
-fn is_identity<'f>(fields: impl Iterator<Item = &'f [u8]>) -> bool {
-    let mut codings = fields.flat_map(|field| field.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
-    codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity"))
+    let parts = field.and_then(|field| field.split_at_checked(JSON.1.len()));
+    parts.is_some_and(|(kind, rest)| {
+        kind.eq_ignore_ascii_case(JSON.1.as_bytes()) && matches!(rest.trim_ascii_start(), [] | [b';', ..])
+    })
 }

@@ -6,49 +6,20 @@
 //! - A client that does not accept event streams gets the response only.
 //! - A call without a session ends with its connection. In a session the client may reconnect.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use memchr::memchr;
-
 use crate::era::Encoded;
 use crate::era::http::HttpEra;
 use crate::sync::lock;
-use crate::transport::http_server::{Field, Responder};
+use crate::transport::http_server::{Accepts, Field, Responder};
 use crate::transport::{FrameSink, ReplySink, sse};
 
 use super::event_streams::{EVENTS, EventStreams, SendMode, frames_in};
 
 pub(super) const JSON: Field<'static> = ("content-type", "application/json");
-
-/// Media types that a client accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Accepts {
-    pub(super) json: bool,
-    pub(super) events: bool,
-}
-
-impl Accepts {
-    /// Parses `Accept` (RFC 9110 §12.5.1). Without the field, everything is accepted.
-    pub(super) fn read<'f>(fields: impl Iterator<Item = &'f [u8]>) -> Accepts {
-        let mut fields = fields.peekable();
-        let all = fields.peek().is_none();
-        let mut accepts = Accepts { json: all, events: all };
-        for range in fields.flat_map(|field| field.split(|byte| *byte == b',')) {
-            let (kind, parameters) = range.split_at(memchr(b';', range).unwrap_or(range.len()));
-            let kind = kind.trim_ascii();
-            let mut parameters = parameters.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-            if parameters.any(|p| matches!(p, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000")) {
-                continue;
-            }
-            let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
-            accepts.json |= is("application/json") || is("application/*") || is("*/*");
-            accepts.events |= is(sse::MEDIA_TYPE) || is("text/*") || is("*/*");
-        }
-        accepts
-    }
-}
 
 /// Bytes of messages without a response, counted until this is dropped.
 pub(super) struct InFlightBytes {
@@ -118,7 +89,8 @@ impl PostResponse {
                 let status = self.era.map_or(200, |era| era.status(encoded));
                 let json = self.accepts.json || status != 200;
                 let head = if json { &[JSON][..] } else { &EVENTS };
-                let all: Vec<Field<'_>> = head.iter().chain(fields).copied().collect();
+                // Only the response that opens a session has fields of its own.
+                let all = if fields.is_empty() { head.into() } else { Cow::from([head, fields].concat()) };
                 if json {
                     self.responder.respond(status, &all, frame);
                 } else if self.responder.start_events(&all, &events(frame)) {
@@ -241,31 +213,4 @@ fn events(frames: &[u8]) -> Vec<u8> {
         sse::event(&mut out, None, frame);
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn accept_is_parsed() {
-        for (field, json, events) in [
-            ("application/json, text/event-stream", true, true),
-            ("text/event-stream,application/json;q=0.5", true, true),
-            ("application/json", true, false),
-            ("TEXT/Event-Stream", false, true),
-            ("*/*", true, true),
-            ("text/*", false, true),
-            ("application/*;q=0", false, false),
-            ("text/html", false, false),
-            ("", false, false),
-            ("application/json; q=0, */*", true, true),
-        ] {
-            assert_eq!(Accepts::read([field.as_bytes()].into_iter()), Accepts { json, events }, "{field}");
-        }
-        let none: [&[u8]; 0] = [];
-        assert_eq!(Accepts::read(none.into_iter()), Accepts { json: true, events: true });
-        let two: [&[u8]; 2] = [b"application/json", b"text/event-stream"];
-        assert_eq!(Accepts::read(two.into_iter()), Accepts { json: true, events: true });
-    }
 }

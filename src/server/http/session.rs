@@ -149,7 +149,10 @@ impl SessionTable {
 
 /// Parses an id. Accepts lower-case digits only, as they were sent.
 fn read_id(id: &[u8]) -> Option<u128> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).filter(|_| !byte.is_ascii_uppercase());
     let id: &[u8; 32] = id.try_into().ok()?;
-    id.iter().try_fold(0, |id, byte| Some(id << 4 | u128::from(digit(*byte)?)))
+    id.iter().try_fold(0, |id, digit| match digit {
+        b'0'..=b'9' => Some(id << 4 | u128::from(digit - b'0')),
+        b'a'..=b'f' => Some(id << 4 | u128::from(digit - b'a' + 10)),
+        _ => None,
+    })
 }

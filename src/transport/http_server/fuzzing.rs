@@ -24,7 +24,7 @@ impl RequestSink for Transcript {
     fn handle(&mut self, head: &Head<'_>, options: ResponseOptions, body: &[u8]) {
         let fields: Vec<String> =
             head.fields.iter().map(|f| format!("{}: {}", f.name, f.value.escape_ascii())).collect();
-        let (method, path) = (head.method(), head.path());
+        let (method, path) = (head.method, head.path());
         self.0.push(format!("{method} {path} {options:?} {fields:?} {}", body.escape_ascii()));
     }
 }

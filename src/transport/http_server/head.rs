@@ -1,7 +1,8 @@
 //! Request heads: parsing, strict checks, framing of the body.
 //!
-//! `httparse` splits the lines. The checks here reject every head that two HTTP implementations
-//! could read differently. The service checks hosts, paths and tokens.
+//! `httparse` splits the lines and trims the values. One pass over the fields finds those that
+//! matter to every request. The checks here reject every head that two HTTP implementations could
+//! read differently. The service checks hosts, paths and tokens.
 //!
 //! # Invariants
 //! - The bytes of a [`Head`] end with an empty line and contain no bare line feed.
@@ -12,6 +13,7 @@ use std::mem::MaybeUninit;
 use memchr::memchr;
 
 use super::response_head::ResponseOptions;
+use crate::transport::sse;
 
 /// Upper bound of `HttpLimits::head_fields`.
 const MAX_FIELDS: usize = 128;
@@ -29,32 +31,122 @@ pub(super) struct StatusError(pub u16);
 
 /// Head of a request.
 pub(crate) struct Head<'a> {
-    pub(super) method: &'a str,
+    pub(crate) method: &'a str,
     pub(super) target: &'a str,
     /// The digit after `HTTP/1.`.
     pub(super) minor: u8,
     pub(super) fields: &'a [httparse::Header<'a>],
+    pub(crate) known: KnownFields<'a>,
+}
+
+/// Value of a field that occurs twice although it may occur once. No check accepts a control
+/// character, and no received value contains this one.
+const REPEATED: &[u8] = b"\0";
+
+/// Fields that matter to every request.
+#[derive(Default)]
+pub(crate) struct KnownFields<'a> {
+    pub(crate) host: Option<&'a [u8]>,
+    pub(crate) origin: Option<&'a [u8]>,
+    pub(crate) content_type: Option<&'a [u8]>,
+    content_length: Option<&'a [u8]>,
+    transfer_encoding: Option<&'a [u8]>,
+    accepts: Option<Accepts>,
+    /// `Content-Encoding` names a coding other than `identity`.
+    pub(crate) is_encoded: bool,
+    /// `Connection` has these options.
+    close: bool,
+    keep_alive: bool,
+    /// `Expect` is present, and has another value than `100-continue`.
+    expects: bool,
+    expects_other: bool,
+}
+
+/// Media types that a client accepts, of those that a server sends here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Accepts {
+    pub(crate) json: bool,
+    pub(crate) events: bool,
 }
 
 impl<'a> Head<'a> {
-    pub(crate) fn method(&self) -> &'a str {
-        self.method
-    }
-
     /// Returns the path without the query. It is `*` for a request about the server itself.
     pub(crate) fn path(&self) -> &'a str {
-        self.target.split_once('?').map_or(self.target, |(path, _)| path)
+        let end = self.target.bytes().position(|byte| byte == b'?').unwrap_or(self.target.len());
+        &self.target[..end]
     }
 
-    /// Returns the first value of a field without surrounding white space. Names are
-    /// case-insensitive.
+    /// Returns the value of a field that may occur once, without surrounding white space. Names are
+    /// case-insensitive. The value of a repeated field is one that no check accepts.
     pub(crate) fn field(&self, name: &str) -> Option<&'a [u8]> {
-        self.all(name).next()
+        let mut fields = self.fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+        let first = fields.next().map(|field| field.value);
+        if fields.next().is_some() { Some(REPEATED) } else { first }
     }
 
-    /// Returns every value of a field in order.
-    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        self.fields.iter().filter(move |f| f.name.eq_ignore_ascii_case(name)).map(|f| f.value.trim_ascii())
+    /// Returns the media types that the client accepts: all without `Accept` (RFC 9110 §12.5.1).
+    pub(crate) fn accepts(&self) -> Accepts {
+        self.known.accepts.unwrap_or(Accepts { json: true, events: true })
+    }
+}
+
+impl<'a> KnownFields<'a> {
+    fn read(fields: &[httparse::Header<'a>]) -> KnownFields<'a> {
+        let mut known = KnownFields::default();
+        for &httparse::Header { name, value } in fields {
+            let is = |known: &str| name.eq_ignore_ascii_case(known);
+            // Matching by length first leaves few comparisons.
+            match name.len() {
+                4 if is("host") => once(&mut known.host, value),
+                6 if is("accept") => known.accepts.get_or_insert_default().add(value),
+                6 if is("origin") => once(&mut known.origin, value),
+                6 if is("expect") => {
+                    known.expects = true;
+                    known.expects_other |= !value.eq_ignore_ascii_case(b"100-continue");
+                }
+                10 if is("connection") => {
+                    for option in members(value) {
+                        known.close |= option.eq_ignore_ascii_case(b"close");
+                        known.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                    }
+                }
+                12 if is("content-type") => once(&mut known.content_type, value),
+                14 if is("content-length") => once(&mut known.content_length, value),
+                16 if is("content-encoding") => {
+                    let mut codings = members(value).filter(|coding| !coding.is_empty());
+                    known.is_encoded |= codings.any(|coding| !coding.eq_ignore_ascii_case(b"identity"));
+                }
+                17 if is("transfer-encoding") => once(&mut known.transfer_encoding, value),
+                _ => {}
+            }
+        }
+        known
+    }
+}
+
+/// Stores the value of a field that may occur once.
+fn once<'a>(found: &mut Option<&'a [u8]>, value: &'a [u8]) {
+    *found = Some(if found.is_some() { REPEATED } else { value });
+}
+
+/// Returns the members of a field that is a list.
+fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
+impl Accepts {
+    /// Adds the media ranges of an `Accept` field.
+    fn add(&mut self, field: &[u8]) {
+        for range in members(field) {
+            let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+            let kind = parts.next().unwrap_or_default();
+            if parts.any(|p| matches!(p, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000")) {
+                continue;
+            }
+            let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
+            self.json |= is("application/json") || is("application/*") || is("*/*");
+            self.events |= is(sse::MEDIA_TYPE) || is("text/*") || is("*/*");
+        }
     }
 }
 
@@ -121,7 +213,7 @@ pub(super) fn parse<'a>(
         return Err(StatusError(400));
     };
     let fields: &'a [httparse::Header<'a>] = request.headers;
-    let mut head = Head { method, target, minor, fields };
+    let mut head = Head { method, target, minor, fields, known: KnownFields::read(fields) };
     head.check_target()?;
     let options = head.options()?;
     Ok((head, options))
@@ -140,13 +232,11 @@ fn names_a_version(bytes: &[u8]) -> bool {
 impl<'a> Head<'a> {
     /// Checks host and target, and reduces `target` to path and query.
     fn check_target(&mut self) -> Result<(), StatusError> {
-        let mut hosts = self.all("host");
-        let host = hosts.next();
+        let host = self.known.host;
         // The response MUST be 400 (RFC 9112, 3.2).
-        if hosts.next().is_some() || host.is_none() && self.minor > 0 {
+        if host == Some(REPEATED) || host.is_none() && self.minor > 0 {
             return Err(StatusError(400));
         }
-        drop(hosts);
         if !self.target.bytes().all(|b| b.is_ascii_graphic() && b != b'#') {
             return Err(StatusError(400));
         }
@@ -166,37 +256,25 @@ impl<'a> Head<'a> {
 
     fn options(&self) -> Result<RequestOptions, StatusError> {
         let framing = self.framing()?;
-        let mut keep_alive = self.minor > 0;
-        let values = self.all("connection").flat_map(|value| value.split(|b| *b == b','));
-        for option in values.map(<[u8]>::trim_ascii) {
-            if option.eq_ignore_ascii_case(b"close") {
-                keep_alive = false;
-                break;
-            }
-            keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        // The response MAY be 417; HTTP/1.0 requests MUST be served (RFC 9110, 10.1.1).
+        if self.known.expects_other {
+            return Err(StatusError(417));
         }
-        let mut expects_continue = false;
-        for value in self.all("expect") {
-            // The response MAY be 417; HTTP/1.0 requests MUST be served (RFC 9110, 10.1.1).
-            if !value.eq_ignore_ascii_case(b"100-continue") {
-                return Err(StatusError(417));
-            }
-            expects_continue = self.minor > 0;
-        }
-        let response =
-            ResponseOptions { http_10: self.minor == 0, head_only: self.method == "HEAD", keep_alive };
-        Ok(RequestOptions { framing, expects_continue, response })
+        let response = ResponseOptions {
+            http_10: self.minor == 0,
+            head_only: self.method == "HEAD",
+            keep_alive: !self.known.close && (self.minor > 0 || self.known.keep_alive),
+        };
+        Ok(RequestOptions { framing, expects_continue: self.known.expects && self.minor > 0, response })
     }
 
     /// Determines the framing. Two lengths, or a length beside chunks, can smuggle a request past a
     /// proxy. They are rejected even where RFC 9112, 6.3 prescribes an interpretation.
     fn framing(&self) -> Result<Framing, StatusError> {
-        let mut codings = self.all("transfer-encoding");
-        let mut lengths = self.all("content-length");
-        match (codings.next(), lengths.next()) {
+        match (self.known.transfer_encoding, self.known.content_length) {
             (None, None) => Ok(Framing::Length(0)),
             (Some(coding), None) => {
-                if self.minor == 0 || codings.next().is_some() {
+                if self.minor == 0 {
                     return Err(StatusError(400));
                 }
                 if coding.eq_ignore_ascii_case(b"chunked") {
@@ -206,7 +284,7 @@ impl<'a> Head<'a> {
                 let named = !coding.is_empty() && coding.iter().all(|b| is_token(*b));
                 Err(StatusError(if named { 501 } else { 400 }))
             }
-            (None, Some(length)) if lengths.next().is_none() => {
+            (None, Some(length)) => {
                 if length.is_empty() || !length.iter().all(u8::is_ascii_digit) {
                     return Err(StatusError(400));
                 }
@@ -214,6 +292,34 @@ impl<'a> Head<'a> {
                 Ok(Framing::Length(length.iter().fold(0, add)))
             }
             _ => Err(StatusError(400)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accept_is_parsed() {
+        for (fields, json, events) in [
+            ("accept: application/json, text/event-stream", true, true),
+            ("accept: text/event-stream,application/json;q=0.5", true, true),
+            ("accept: application/json", true, false),
+            ("accept: TEXT/Event-Stream", false, true),
+            ("accept: */*", true, true),
+            ("accept: text/*", false, true),
+            ("accept: application/*;q=0", false, false),
+            ("accept: text/html", false, false),
+            ("accept:", false, false),
+            ("accept: application/json; q=0, */*", true, true),
+            ("accept: application/json\r\nAccept: text/event-stream", true, true),
+            ("x: y", true, true),
+        ] {
+            let bytes = format!("GET / HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n");
+            let mut space = field_buffer();
+            let head = parse(bytes.as_bytes(), &mut space, MAX_FIELDS).map(|(head, _)| head.accepts());
+            assert_eq!(head, Ok(Accepts { json, events }), "{fields}");
         }
     }
 }

@@ -220,7 +220,6 @@ impl RequestReader {
             let n = length.filter(|n| *n <= rest.len());
             return Ok((n.unwrap_or(0), Step::Rejected { response, options, whole: n.is_some() }));
         }
-        let mut body = Box::<ChunkBuffer>::default();
         let (n, stage) = match length {
             Some(n) if n > bounds.body_bytes => return Err(StatusError(413)),
             Some(n) => {
@@ -228,11 +227,12 @@ impl RequestReader {
                     sink.handle(&head, options, body);
                     return Ok((n, Step::Handled));
                 }
+                let mut body = Box::<ChunkBuffer>::default();
                 body.push(rest);
                 (rest.len(), Stage::Length { left: n - rest.len(), body })
             }
             None => {
-                let mut decoder = ChunkDecoder::new();
+                let (mut decoder, mut body) = (ChunkDecoder::new(), Box::<ChunkBuffer>::default());
                 let n = decode(&mut decoder, rest, &mut body, bounds)?;
                 if decoder.is_done() {
                     sink.handle(&head, options, &body.into_vec());

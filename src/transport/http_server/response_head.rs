@@ -43,14 +43,12 @@ pub(super) fn response_head<'f>(
 ) -> Vec<u8> {
     let mut head = Vec::with_capacity(HEAD_BYTES);
     head.extend_from_slice(b"HTTP/1.1 ");
-    write_decimal(&mut head, usize::from(status));
-    head.push(b' ');
-    head.extend_from_slice(reason(status).as_bytes());
+    head.extend_from_slice(code_and_reason(status).as_bytes());
     head.extend_from_slice(b"\r\ndate: ");
     head.extend_from_slice(date);
     for (name, value) in fields {
         // Values may come from handlers or peers. They must not begin a line of their own.
-        let valid = !value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f);
+        let valid = !value.bytes().fold(false, |found, b| found | (b < b' ' && b != b'\t') | (b == 0x7f));
         debug_assert!(valid, "{name} has a control character");
         if valid {
             head.extend_from_slice(b"\r\n");
@@ -104,31 +102,31 @@ pub(super) fn chunk_size(mut n: usize) -> ([u8; 18], usize) {
     (line, digits + 2)
 }
 
-fn reason(status: u16) -> &'static str {
+fn code_and_reason(status: u16) -> &'static str {
     match status {
-        200 => "OK",
-        202 => "Accepted",
-        204 => "No Content",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        406 => "Not Acceptable",
-        408 => "Request Timeout",
-        409 => "Conflict",
-        410 => "Gone",
-        411 => "Length Required",
-        414 => "URI Too Long",
-        413 => "Content Too Large",
-        415 => "Unsupported Media Type",
-        417 => "Expectation Failed",
-        431 => "Request Header Fields Too Large",
-        500 => "Internal Server Error",
-        501 => "Not Implemented",
-        503 => "Service Unavailable",
-        505 => "HTTP Version Not Supported",
-        _ => "Status",
+        200 => "200 OK",
+        202 => "202 Accepted",
+        204 => "204 No Content",
+        400 => "400 Bad Request",
+        401 => "401 Unauthorized",
+        403 => "403 Forbidden",
+        404 => "404 Not Found",
+        405 => "405 Method Not Allowed",
+        406 => "406 Not Acceptable",
+        408 => "408 Request Timeout",
+        409 => "409 Conflict",
+        410 => "410 Gone",
+        411 => "411 Length Required",
+        414 => "414 URI Too Long",
+        413 => "413 Content Too Large",
+        415 => "415 Unsupported Media Type",
+        417 => "417 Expectation Failed",
+        431 => "431 Request Header Fields Too Large",
+        501 => "501 Not Implemented",
+        503 => "503 Service Unavailable",
+        505 => "505 HTTP Version Not Supported",
+        // No code of this crate uses another status.
+        _ => "500 Internal Server Error",
     }
 }
 

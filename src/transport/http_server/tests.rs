@@ -213,7 +213,7 @@ impl Client {
 /// Service that responds with method, path and body.
 pub(super) fn echo() -> OnRequest {
     Box::new(|head, body, exchange| {
-        let text = format!("{} {} {}", head.method(), head.path(), String::from_utf8_lossy(body));
+        let text = format!("{} {} {}", head.method, head.path(), String::from_utf8_lossy(body));
         exchange.respond(200, &[("content-type", "text/plain")], text.as_bytes());
     })
 }

@@ -29,7 +29,7 @@ impl RequestSink for Book {
     fn handle(&mut self, head: &Head<'_>, options: ResponseOptions, body: &[u8]) {
         let keep = if options.keep_alive { "keep" } else { "close" };
         let body = String::from_utf8_lossy(body);
-        self.lines.push(format!("{} {} {keep} {body}", head.method(), head.path()));
+        self.lines.push(format!("{} {} {keep} {body}", head.method, head.path()));
     }
 }
 
