@@ -36,7 +36,7 @@ while IFS= read -r line; do
     *'"do":"nameless"'*) say '{"result": 1}' ;;
     *'"do":"other"'*) answer '"answer": 1' ;;
     *'"do":"long"'*) head -c 5000000 /dev/zero ;;
-    *'"do":"twice"'*) answer '"result": 1'; answer '"result": 2' ;;
+    *'"do":"twice"'*) printf '{"id": %s, "result": 1}\n{"id": %s, "result": 2}\n' "$id" "$id" ;;
     *'"do":"again"'*) again="{\"id\": $id, \"result\": \"again\"}"; answer '"result": "once"' ;;
     *'"do":"nameless_again"'*) again='{"result": "again"}'; answer '"result": "once"' ;;
     *'"do":"hang"'*) sleep 1000 & wait ;;
