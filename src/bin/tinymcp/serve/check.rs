@@ -224,7 +224,7 @@ fn check_write_grants(definition: &Definition, warnings: &mut Vec<Problem>) {
     }
 }
 
-/// Whether a grant contains a file, or the symbolic link that the path ends with.
+/// Returns whether a grant contains a file, or the symbolic link that the path ends with.
 fn is_below(path: &Path, grant: &Path) -> bool {
     let Ok(grant) = grant.canonicalize() else { return false };
     let parent = path.parent().and_then(|folder| folder.canonicalize().ok());
