@@ -26,6 +26,8 @@ mod cli;
 mod escape;
 #[cfg(all(unix, feature = "http-server"))]
 mod http;
+#[cfg(unix)]
+mod options;
 #[cfg(all(unix, feature = "proxy"))]
 mod proxy;
 #[cfg_attr(not(unix), path = "unsupported.rs")]

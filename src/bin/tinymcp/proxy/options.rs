@@ -7,7 +7,8 @@ use std::time::Duration;
 use lexopt::prelude::*;
 
 use crate::Result;
-use crate::serve::{HttpOptions, nearest};
+use crate::options::{once, text, unknown, value};
+use crate::serve::HttpOptions;
 
 /// Long options.
 const NAMES: &str = "http token-file allow-host allow-origin url config header timeout allow deny rename \
@@ -52,10 +53,10 @@ impl Options {
                     ));
                 }
                 Short('h') => options.help = true,
-                Short(other) => return Err(unknown(&format!("-{other}"))),
+                Short(other) => return Err(unknown(&format!("-{other}"), "proxy", NAMES)),
                 Long(name) => {
                     let Some(name) = NAMES.split(' ').find(|known| *known == name) else {
-                        return Err(unknown(&format!("--{name}")));
+                        return Err(unknown(&format!("--{name}"), "proxy", NAMES));
                     };
                     options.set(name, &mut parser)?;
                 }
@@ -127,21 +128,6 @@ impl Options {
     }
 }
 
-fn value(parser: &mut lexopt::Parser) -> Result<OsString> {
-    parser.value().map_err(|e| e.to_string())
-}
-
-fn text(parser: &mut lexopt::Parser) -> Result<String> {
-    parser.value().and_then(|v| v.string()).map_err(|e| e.to_string())
-}
-
-fn once<T>(name: &str, field: &mut Option<T>, value: T) -> Result<()> {
-    match field.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(format!("--{name} must be given at most once")),
-    }
-}
-
 fn pair(text: &str, separator: char, error: &str) -> Result<(String, String)> {
     let (name, value) = text.split_once(separator).ok_or(error)?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
@@ -151,14 +137,6 @@ fn seconds(number: &str) -> Result<Duration> {
     let seconds = number.parse().ok().filter(|s| *s > 0.0);
     let time = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
     time.ok_or_else(|| format!("--timeout requires a positive number of seconds, got {number:?}"))
-}
-
-fn unknown(option: &str) -> String {
-    let cure = match nearest(option.trim_start_matches('-'), &mut NAMES.split(' ')) {
-        Some(name) => format!("did you mean --{name}?"),
-        None => "see `tinymcp help proxy`".to_owned(),
-    };
-    format!("unknown option {option}; {cure}")
 }
 
 #[cfg(test)]

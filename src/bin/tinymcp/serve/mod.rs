@@ -48,7 +48,6 @@ pub(crate) mod tool;
 mod watch;
 mod words;
 
-#[cfg(feature = "proxy")]
 pub(crate) use words::nearest;
 #[cfg(feature = "http-server")]
 pub(crate) use {files::open, options::HttpOptions, programs::group::lock, run::log};

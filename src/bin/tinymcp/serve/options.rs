@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lexopt::prelude::*;
 
-use super::words::nearest;
 use crate::Result;
+use crate::options::{once, text, unknown, value};
 
 /// Parsed options; one field for each option of `help.txt`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -65,10 +65,10 @@ impl Options {
                 Value(file) if file.is_empty() => return Err("a file name must not be empty".to_owned()),
                 Value(file) => options.files.push(file.into()),
                 Short('h') => options.help = true,
-                Short(other) => return Err(unknown(&format!("-{other}"))),
+                Short(other) => return Err(unknown(&format!("-{other}"), "serve", NAMES)),
                 Long(name) => {
                     let Some(name) = NAMES.split(' ').find(|known| *known == name) else {
-                        return Err(unknown(&format!("--{name}")));
+                        return Err(unknown(&format!("--{name}"), "serve", NAMES));
                     };
                     options.set(name, &mut parser)?;
                 }
@@ -100,7 +100,7 @@ impl Options {
                     "check" => &mut self.check,
                     "schema" => &mut self.schema,
                     "help" => &mut self.help,
-                    other => return Err(unknown(&format!("--{other}"))),
+                    other => return Err(unknown(&format!("--{other}"), "serve", NAMES)),
                 };
                 *field = true;
                 Ok(())
@@ -135,35 +135,12 @@ impl Options {
     }
 }
 
-fn value(parser: &mut lexopt::Parser) -> Result<OsString> {
-    parser.value().map_err(|e| e.to_string())
-}
-
-fn text(parser: &mut lexopt::Parser) -> Result<String> {
-    parser.value().and_then(|v| v.string()).map_err(|e| e.to_string())
-}
-
-fn once<T>(name: &str, field: &mut Option<T>, value: T) -> Result<()> {
-    match field.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(format!("--{name} must be given at most once")),
-    }
-}
-
 fn seconds(number: &str) -> Result<Duration> {
     // 24 days: the largest time of a limit.
     match number.parse::<u32>() {
         Ok(seconds @ 1..=2_000_000) => Ok(Duration::from_secs(seconds.into())),
         _ => Err(format!("--idle-exit requires a whole number of seconds, 1 to 2000000, got {number:?}")),
     }
-}
-
-fn unknown(option: &str) -> String {
-    let cure = match nearest(option.trim_start_matches('-'), &mut NAMES.split(' ')) {
-        Some(name) => format!("did you mean --{name}?"),
-        None => "see `tinymcp help serve`".to_owned(),
-    };
-    format!("unknown option {option}; {cure}")
 }
 
 #[cfg(test)]
