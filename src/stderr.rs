@@ -2,7 +2,7 @@
 //!
 //! Hosts often start a program with a pipe as its standard error and never read it. Once the pipe
 //! is full, `eprintln!` blocks for ever, and with it all threads that wait for its caller.
-//! [`write`] queues its text for another thread instead, and never blocks. The library writes its
+//! [`write()`] queues its text for another thread instead, and never blocks. The library writes its
 //! reports and the lines of child processes in this way; programs can write theirs.
 //!
 //! # Limits

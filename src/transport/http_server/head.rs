@@ -13,12 +13,11 @@ use std::mem::MaybeUninit;
 use memchr::memchr;
 
 use super::response_head::ResponseOptions;
-use crate::transport::sse;
 
 /// Upper bound of `HttpLimits::head_fields`.
 const MAX_FIELDS: usize = 128;
 
-/// LoopContext for the fields of a head that is being parsed.
+/// Room for the fields of a head that is being parsed.
 pub(super) type Fields<'b> = [MaybeUninit<httparse::Header<'b>>; MAX_FIELDS];
 
 pub(super) const fn field_buffer<'b>() -> Fields<'b> {
@@ -145,7 +144,7 @@ impl Accepts {
             }
             let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
             self.json |= is("application/json") || is("application/*") || is("*/*");
-            self.events |= is(sse::MEDIA_TYPE) || is("text/*") || is("*/*");
+            self.events |= is("text/event-stream") || is("text/*") || is("*/*");
         }
     }
 }
