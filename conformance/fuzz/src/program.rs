@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 #[path = "../../../src/bin/tinymcp/escape.rs"]
 mod escape;
+#[path = "../../../src/bin/tinymcp/options.rs"]
+mod options;
 #[path = "../../../src/bin/tinymcp/serve/mod.rs"]
 mod serve;
 
