@@ -81,14 +81,22 @@ impl Queue {
         }
         state.bytes += text.len();
         state.texts.push_back(text);
-        if std::mem::replace(&mut state.writing, true) {
+        drop(state);
+        self.start();
+    }
+
+    /// Starts the thread if texts wait for one. If the system has no room for it, they stay queued
+    /// for the next call.
+    fn start(&'static self) {
+        let mut state = lock(&self.state);
+        if state.texts.is_empty() || std::mem::replace(&mut state.writing, true) {
             return;
         }
         drop(state);
         let thread = thread::Builder::new().name("mcp-stderr".to_owned()).stack_size(STACK);
         if thread.spawn(|| self.run()).is_err() {
-            // The system has no room for a thread: this thread writes, although it may block.
-            self.run();
+            lock(&self.state).writing = false;
+            self.written.notify_all();
         }
     }
 
@@ -117,7 +125,8 @@ impl Queue {
         self.written.notify_all();
     }
 
-    fn flush(&self, most: Duration) {
+    fn flush(&'static self, most: Duration) {
+        self.start();
         let deadline = Instant::now() + most;
         let mut state = lock(&self.state);
         while state.writing && !state.stalled {
