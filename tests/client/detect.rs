@@ -154,17 +154,21 @@ fn an_error_that_names_no_request_is_about_the_first_question() {
 
 #[test]
 fn silence_means_a_session_and_a_late_answer_is_dropped() {
-    let client = meet_silent(|server| {
-        let probe = probed(server);
-        let id = opened(server, "2025-11-25");
-        session(server, &id, "2025-03-26");
+    let (link, server) = Played::new();
+    let serving = std::thread::spawn(move || {
+        let probe = probed(&server);
+        let id = opened(&server, "2025-11-25");
+        session(&server, &id, "2025-03-26");
+        // Until its first call, the client may still hold the probe: the response is not late then.
+        server.asked("tools/call");
         server.refuse(&probe, -32601, "late");
-    })
-    .unwrap();
+    });
+    let client = plain().limits(quick()).over(link).unwrap();
     assert_eq!(client.server().revision, "2025-03-26");
-    // Whatever is said after it has been read by then, in order.
+    // The late response is read before the end of the connection, which ends the call.
     assert_eq!(client.call_tool("x", ()).unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(client.stats().late, 1);
+    serving.join().unwrap();
 }
 
 #[test]
