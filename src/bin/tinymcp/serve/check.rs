@@ -4,7 +4,7 @@
 //! |---|---|
 //! | programs, folders and files exist | a call would fail |
 //! | the sandbox of a tool contains its program | the same |
-//! | no sandbox may write a definition file or a program of another tool | it could change what runs outside |
+//! | no sandbox may write a definition file, or a program or script of another tool | it could change what runs outside |
 //! | no value can be read as an option | an argument `-rf` would change what the program does |
 //! | no value runs as code | shells, SQL, `ssh`, which joins its arguments to a command line |
 //! | every argument is used, lists by `...` | the author forgot one, or wrote a shell command |
@@ -12,11 +12,12 @@
 //! | this kernel can apply the sandboxes | otherwise programs run without |
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::definition::{Definition, Grants, Mode, PromptDefinition, ResourceDefinition, ToolDefinition};
 use super::files;
 use super::programs::sandbox;
-use super::read::{self, Problem, reason};
+use super::read::{self, Problem, reason, script};
 use crate::escape::one_line;
 use crate::{Result, out};
 
@@ -197,31 +198,38 @@ fn may_read(grants: &Grants, program: &Path) -> bool {
 
 /// Reports `write` grants by which a program could replace what runs outside its sandbox.
 fn check_write_grants(definition: &Definition, warnings: &mut Vec<Problem>) {
-    let tools = definition.tools.iter();
-    let programs = tools.clone().filter_map(|tool| {
-        let path = program::find(tool.program.argv.program()).ok()?;
-        Some((path, Some(tool.tool.name.as_str())))
-    });
-    let runs: Vec<_> = definition.sources.iter().map(|file| (file.clone(), None)).chain(programs).collect();
-    for tool in tools {
+    // Each file, with the tool that it belongs to.
+    let mut runs: Vec<(PathBuf, &str, Option<&Arc<ToolDefinition>>)> =
+        definition.sources.iter().map(|file| (file.clone(), "a definition file", None)).collect();
+    for tool in &definition.tools {
+        let program = program::find(tool.program.argv.program()).ok();
+        runs.extend(program.map(|path| (path, "the program", Some(tool))));
+        runs.extend(script_files(tool).into_iter().map(|path| (path, "a script", Some(tool))));
+    }
+    for tool in &definition.tools {
         for (at, grant) in tool.program.sandbox.iter().flat_map(|grants| &grants.write).enumerate() {
-            let name = Some(tool.tool.name.as_str());
-            let covered = runs.iter().find(|(path, owner)| *owner != name && is_below(path, grant));
-            let Some((path, owner)) = covered else { continue };
-            let what = owner.map_or_else(
-                || "a definition file".to_owned(),
-                |owner| format!("the program of the tool `{owner}`"),
-            );
+            let is_other = |owner: &Option<&Arc<_>>| owner.is_none_or(|owner| !Arc::ptr_eq(owner, tool));
+            let covered = runs.iter().find(|(path, _, owner)| is_other(owner) && is_below(path, grant));
+            let Some((path, what, owner)) = covered else { continue };
+            let owner = owner.map(|owner| format!(" of the tool `{}`", owner.tool.name)).unwrap_or_default();
             let mut place = tool.source.place.clone();
             place.pointer.push_str(&format!("/sandbox/write/{at}"));
             let message = format!(
-                "the program could replace {}, {what}, and so change what runs outside its sandbox: grant \
-                 another folder",
+                "the program could replace {}, {what}{owner}, and so change what runs outside its sandbox: \
+                 grant another folder",
                 path.display()
             );
             warnings.push(Problem { place, message });
         }
     }
+}
+
+/// Files that a tool passes to an interpreter, such as `tool.py` in `["python3", "tool.py"]`: the
+/// script, and files that it may import or include.
+fn script_files(tool: &ToolDefinition) -> Vec<PathBuf> {
+    let words = tool.program.argv.elements().iter().filter_map(|element| element.literal());
+    let behind = words.skip_while(|word| !script::is_interpreter(word)).skip(1);
+    behind.map(|word| tool.program.cwd.join(word)).filter(|path| path.is_file()).collect()
 }
 
 /// Returns whether a grant contains a file, or the symbolic link that the path ends with.

@@ -109,13 +109,19 @@ fn grants_to_replace_what_runs_elsewhere_are_reported() {
         "tools": {
             "a": {"description": "Has a program", "run": ["./bin/link"]},
             "b": {"description": "Writes", "run": ["./own/script"],
-                  "sandbox": {"read": ["system"], "write": ["data", "bin", "own", "script", "."]}}
+                  "sandbox": {"read": ["system"], "write": ["data", "bin", "own", "script", "."]}},
+            "c": {"description": "Runs a script", "run": ["/bin/sh", "-e", "lib/c.sh", "own/input"]},
+            "d": {"description": "Reads a file", "run": ["/bin/cat", "data/input"]},
+            "e": {"description": "Writes", "run": ["./bin/link"], "sandbox": {"write": ["lib", "data"]}}
         }
     }"#;
     let folder = Folder::new("grants", text);
     let at = |name: &str| folder.0.join(name);
-    for name in ["bin", "own", "data"] {
+    for name in ["bin", "own", "data", "lib"] {
         fs::create_dir(at(name)).unwrap();
+    }
+    for name in ["lib/c.sh", "data/input"] {
+        fs::write(at(name), "").unwrap();
     }
     for name in ["script", "own/script"] {
         fs::write(at(name), "#!/bin/sh\n").unwrap();
@@ -126,11 +132,18 @@ fn grants_to_replace_what_runs_elsewhere_are_reported() {
     warnings.retain(|warning| warning.contains("could replace"));
     let why = "and so change what runs outside its sandbox: grant another folder";
     let expected = [
-        format!("/1: the program could replace bin/link, the program of the tool `a`, {why}"),
-        format!("/3: the program could replace bin/link, the program of the tool `a`, {why}"),
-        format!("/4: the program could replace f.json, a definition file, {why}"),
+        format!(
+            "4: /tools/b/sandbox/write/1: the program could replace bin/link, the program of the tool `a`, {why}"
+        ),
+        format!(
+            "4: /tools/b/sandbox/write/3: the program could replace bin/link, the program of the tool `a`, {why}"
+        ),
+        format!("4: /tools/b/sandbox/write/4: the program could replace f.json, a definition file, {why}"),
+        format!(
+            "8: /tools/e/sandbox/write/0: the program could replace lib/c.sh, a script of the tool `c`, {why}"
+        ),
     ];
-    assert_eq!(warnings, expected.map(|line| format!("f.json:4: /tools/b/sandbox/write{line}")));
+    assert_eq!(warnings, expected.map(|line| format!("f.json:{line}")));
 }
 
 #[test]

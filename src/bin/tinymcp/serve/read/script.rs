@@ -110,6 +110,11 @@ fn interpreter(program: &str) -> Option<&'static Interpreter> {
     INTERPRETERS.iter().find(|known| words::has(known.names, name))
 }
 
+/// Returns whether a program runs scripts. `awk` and `sed` read their operands as data.
+pub(crate) fn is_interpreter(program: &str) -> bool {
+    interpreter(program).is_some_and(|known| !matches!(known.language, Language::Awk | Language::Sed))
+}
+
 /// Indices of the scripts among the arguments of an interpreter.
 fn scripts(elements: &[&str], start: usize, interpreter: &Interpreter) -> Vec<usize> {
     let mut found = Vec::new();
