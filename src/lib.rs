@@ -90,7 +90,7 @@ pub use server::{
     ToolArguments, ToolError, ToolResult,
 };
 #[cfg(feature = "http-server")]
-pub use server::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
+pub use server::{BoundServer, HttpServer, ResourceMetadata, StatusPage, TokenRefusal};
 #[cfg(feature = "client")]
 pub use transport::Stderr;
 #[cfg(feature = "http-client")]

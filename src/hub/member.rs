@@ -7,6 +7,7 @@
 //! - A server that ends by itself is restarted after a pause that doubles, at most
 //!   [`Limits::restarts`] times in a row. A server that never ran is not restarted.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,13 @@ pub struct Status {
     pub state: ServerState,
     /// Start of this state.
     pub since: Instant,
+    /// Number of connections that the hub started, beyond the first.
+    pub restarts: u64,
+    /// Number of calls that the exported hub ([`super::Hub::export`]) sent to the server: of tools
+    /// and prompts, reads and completions.
+    pub calls: u64,
+    /// Reason of the last failure, also after the server has recovered.
+    pub last_error: Option<String>,
 }
 
 /// State of a server of a hub.
@@ -71,6 +79,8 @@ pub(super) struct Member {
     pub upstream: Upstream,
     handlers: Arc<Handlers>,
     restarts: u32,
+    /// Number of calls of the exported hub.
+    pub calls: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -78,10 +88,13 @@ pub(super) struct Member {
 struct State {
     phase: Phase,
     since: Instant,
-    /// Number of connections that were started.
+    /// Number of the current round.
     round: u64,
+    /// Number of connections that were started.
+    connections: u64,
     /// Failed starts in a row.
     tries: u32,
+    last_error: Option<String>,
     /// The server has run, so a failure may be temporary.
     ran: bool,
     /// Protocol of the last connection; a new connection needs no probe.
@@ -113,7 +126,9 @@ impl Member {
             phase: Phase::Connecting,
             since: Instant::now(),
             round: 0,
+            connections: 0,
             tries: 0,
+            last_error: None,
             ran: false,
             protocol: None,
             subscriptions: Vec::new(),
@@ -126,6 +141,7 @@ impl Member {
             upstream,
             handlers,
             restarts: limits.restarts,
+            calls: AtomicU64::new(0),
             state: Mutex::new(state),
             changed: Condvar::new(),
         })
@@ -164,6 +180,7 @@ impl Member {
                 return;
             }
             state.set(Phase::Connecting);
+            state.connections += 1;
             state.abort = Abort::new();
             (state.protocol, state.abort.clone())
         };
@@ -219,6 +236,7 @@ impl Member {
                 Err(error) => {
                     // The server may use another protocol after an update: probe again.
                     state.protocol = None;
+                    state.last_error = Some(error.to_string());
                     again = if state.ran { state.next_try(self.restarts) } else { None };
                     state.set(Phase::Down { error, again: again.is_some() });
                     None
@@ -260,6 +278,7 @@ impl Member {
                 state.tries = 0;
             }
             again = state.next_try(self.restarts);
+            state.last_error = Some(why.to_string());
             let error = Error::new(why.kind(), why.to_string());
             let down = Phase::Down { error, again: again.is_some() };
             ended = state.set(down);
@@ -398,10 +417,12 @@ impl Member {
             }
             Phase::Removed => (None, ServerState::Removed),
         };
-        let since = member.since;
+        let (since, restarts) = (member.since, member.connections.saturating_sub(1));
+        let last_error = member.last_error.clone();
         drop(member);
         let state = client.map_or(state, |c| ServerState::Running(Box::new(c.server())));
-        Status { server: self.key.clone(), state, since }
+        let calls = self.calls.load(Ordering::Relaxed);
+        Status { server: self.key.clone(), state, since, restarts, calls, last_error }
     }
 
     /// Stores a subscription, to make it again after a restart.

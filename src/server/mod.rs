@@ -59,7 +59,7 @@ pub use self::context::Context;
 pub use self::handle::Handle;
 pub use self::handler::{ToolArguments, ToolResult};
 #[cfg(feature = "http-server")]
-pub use self::http::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
+pub use self::http::{BoundServer, HttpServer, ResourceMetadata, StatusPage, TokenRefusal};
 pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
 pub use self::tool_error::ToolError;
 #[cfg(feature = "hub")]

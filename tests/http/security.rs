@@ -1,7 +1,7 @@
 //! Hosts, origins, tokens and principals.
 
 use serde_json::json;
-use tinymcp::{ErrorKind, ResourceMetadata, TokenRefusal};
+use tinymcp::{ErrorKind, ResourceMetadata, Server, StatusPage, TokenRefusal};
 
 use crate::client::{META, initialize, serve, serve_with, server, stage};
 
@@ -88,6 +88,43 @@ fn tokens_determine_the_principal() {
         assert_eq!(document["authorization_servers"], json!(["https://login.example"]));
     }
     assert_eq!(served.send("GET", "/.well-known/oauth-protected-resource/other", &[], "").status, 404);
+}
+
+#[test]
+fn pages_beside_the_endpoint_need_what_it_needs_unless_they_are_public() {
+    let served = serve_with(server(stage()), |http| {
+        http.tokens([("a1", "alice")])
+            .page(StatusPage::new("/healthz", "text/plain", || "ok\n".to_owned()).public())
+            .page(StatusPage::new("/status", "application/json", || "{}".to_owned()))
+            .page(StatusPage::new("/broken", "text/plain", || panic!("broken")).public())
+    });
+    let status = |method, path, fields: &[_]| served.send(method, path, fields, "").status;
+    let health = served.send("GET", "/healthz", &[("Host", "10.0.0.7:80")], "");
+    assert_eq!((health.status, health.field("content-type")), (200, Some("text/plain")));
+    assert_eq!(health.field("cache-control"), Some("no-store"));
+    assert_eq!(health.body(), "ok\n");
+    assert_eq!(served.send("HEAD", "/healthz", &[], "").raw_rest(), b"");
+    assert_eq!(status("POST", "/healthz", &[("Content-Type", "application/json")]), 405);
+    assert_eq!(status("GET", "/broken", &[]), 500);
+    let token = ("Authorization", "Bearer a1");
+    assert_eq!(status("GET", "/status", &[]), 401);
+    assert_eq!(status("GET", "/status", &[token, ("Host", "10.0.0.7")]), 403);
+    assert_eq!(served.send("GET", "/status?x=1", &[token], "").body(), "{}");
+    assert_eq!(status("GET", "/statu", &[token]), 404);
+    assert_eq!(
+        status("POST", "/mcp", &[("Content-Type", "application/json")]),
+        401,
+        "the token is still needed"
+    );
+}
+
+#[test]
+fn two_pages_cannot_have_one_path() {
+    for path in ["/mcp", "/a", "a", "/a b"] {
+        let page = |path: &str| StatusPage::new(path, "text/plain", String::new);
+        let http = Server::new("x", "1").http().page(page("/a")).page(page(path));
+        assert_eq!(http.bind("127.0.0.1:0").map(drop).unwrap_err().kind(), ErrorKind::Invalid, "{path}");
+    }
 }
 
 // shows: SEC-06

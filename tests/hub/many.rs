@@ -125,6 +125,8 @@ fn a_child_that_is_killed_is_started_again() {
     assert_eq!(hub.call_tool("one__echo", json!({"text": "b"})).unwrap().texts(), "b");
     let settled = hub.wait_settled(Instant::now() + SOON);
     assert!(matches!(settled[0].state, ServerState::Running(_)));
+    assert_eq!((settled[0].restarts, &settled[0].last_error), (1, &down.last_error));
+    assert!(down.last_error.is_some());
     hub.close();
     let _ = std::fs::remove_file(file);
 }

@@ -93,6 +93,7 @@ impl ProxiedCall {
         round: u32,
         since: Instant,
     ) -> Arc<ProxiedCall> {
+        member.calls.fetch_add(1, Ordering::Relaxed);
         export.calls.enter(|number| ProxiedCall {
             key: member.key.clone(),
             uri: uri.map(str::to_owned),

@@ -18,9 +18,9 @@ use crate::sync::lock;
 use crate::transport::http_server::{EventLoop, Listener, LoopHandle};
 use crate::transport::{FrameSink, ReplySink};
 
-use super::HttpServer;
 use super::allowed_hosts::AllowedHosts;
 use super::endpoint::Endpoint;
+use super::{HttpServer, Options};
 
 /// A server with an open address; see [`HttpServer::bind`].
 #[must_use = "nothing is served until `serve` is called"]
@@ -53,10 +53,7 @@ impl FrameSink for NullSink {
 
 pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error> {
     let HttpServer { server, options } = http;
-    if !options.path.starts_with('/') || options.path.contains(['?', '#', ' ']) {
-        let message = format!("invalid path {:?}: must begin with / and have no query", options.path);
-        return Err(Error::new(ErrorKind::Invalid, message));
-    }
+    check_paths(&options)?;
     options.allowed_hosts.check().map_err(|message| Error::new(ErrorKind::Invalid, message))?;
     if let Some(principal) = &options.auth.unusable {
         let message = format!(
@@ -81,6 +78,22 @@ pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error
         Endpoint::new(core, &Arc::new(options), &shared, inline, loop_handle)
     })?;
     Ok(BoundServer { parts, shared, event_loop, address, leave_signals })
+}
+
+/// Checks the paths of the endpoint and the pages.
+fn check_paths(options: &Options) -> Result<(), Error> {
+    let invalid = |message| Err(Error::new(ErrorKind::Invalid, message));
+    let mut known = Vec::new();
+    for path in std::iter::once(&options.path).chain(options.pages.iter().map(|page| &page.path)) {
+        if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
+            return invalid(format!("invalid path {path:?}: must begin with / and have no query"));
+        }
+        if known.contains(&path) {
+            return invalid(format!("duplicate path {path:?}: each page requires its own"));
+        }
+        known.push(path);
+    }
+    Ok(())
 }
 
 /// Returns a warning if other machines can connect, but every request of theirs would be rejected.

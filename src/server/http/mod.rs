@@ -11,6 +11,7 @@
 //! | `response.rs` | response to one POST |
 //! | `event_streams.rs` | event streams of a session, replay |
 //! | `session.rs` | table of sessions |
+//! | `status_page.rs` | pages beside the endpoint |
 //! | `bind.rs` | threads and shutdown |
 //!
 //! # Threads
@@ -28,6 +29,7 @@ mod rejection;
 mod request_checks;
 mod response;
 mod session;
+mod status_page;
 
 use std::sync::Arc;
 
@@ -40,6 +42,7 @@ use auth::Auth;
 
 pub use auth::{ResourceMetadata, TokenRefusal};
 pub use bind::BoundServer;
+pub use status_page::StatusPage;
 
 /// HTTP settings of a server; see [`Server::http`].
 ///
@@ -57,6 +60,7 @@ struct Options {
     path: String,
     allowed_hosts: AllowedHosts,
     auth: Auth,
+    pages: Vec<StatusPage>,
     leave_signals: bool,
     diagnostics: Arc<diagnostics::DiagnosticSink>,
 }
@@ -67,6 +71,7 @@ impl HttpServer {
             path: "/mcp".to_owned(),
             allowed_hosts: AllowedHosts::default(),
             auth: Auth::default(),
+            pages: Vec::new(),
             leave_signals: false,
             diagnostics: Arc::new(diagnostics::say),
         };
@@ -152,6 +157,20 @@ impl HttpServer {
         self
     }
 
+    /// Adds a page beside the endpoint, for monitoring. May be repeated.
+    ///
+    /// ```no_run
+    /// # use tinymcp::{Server, StatusPage};
+    /// let server = Server::new("board", "1.0.0");
+    /// let health = StatusPage::new("/healthz", "text/plain", || "ok\n".to_owned()).public();
+    /// server.http().page(health).serve("127.0.0.1:8080")?;
+    /// # Ok::<(), tinymcp::Error>(())
+    /// ```
+    pub fn page(mut self, page: StatusPage) -> HttpServer {
+        self.options.pages.push(page);
+        self
+    }
+
     /// Leaves SIGTERM and SIGINT to the program, which stops serving with
     /// [`Handle::stop`](crate::Handle::stop).
     pub fn leave_signals(mut self) -> HttpServer {
@@ -171,9 +190,9 @@ impl HttpServer {
     /// # Errors
     /// [`crate::ErrorKind::Busy`]: another process listens there.
     /// [`crate::ErrorKind::Invalid`]: the address is malformed, its host cannot be found, or it is
-    /// `systemd` and no sockets were passed; or a `TINYMCP_…` variable, the path, a token, an
-    /// allowed host or an allowed origin is invalid. [`crate::ErrorKind::Io`]: any other error of
-    /// the system, such as missing permissions or file descriptors.
+    /// `systemd` and no sockets were passed; or a `TINYMCP_…` variable, a path, a token, an allowed
+    /// host or an allowed origin is invalid, or two paths are equal. [`crate::ErrorKind::Io`]: any
+    /// other error of the system, such as missing permissions or file descriptors.
     pub fn bind(self, address: &str) -> Result<BoundServer, Error> {
         bind::bind(self, address)
     }

@@ -1,8 +1,8 @@
 //! Checks of an HTTP request by its head, before its body is read.
 //!
 //! Checks host, origin, path, HTTP method, token and media types, in this order (requirement
-//! H26-28). Responds to CORS preflights and requests for the resource metadata, and reports
-//! rejections to the operator. Sessions and messages are checked by the endpoint.
+//! H26-28). Responds to CORS preflights and requests for pages and the resource metadata, and
+//! reports rejections to the operator. Sessions and messages are checked by the endpoint.
 //!
 //! # Invariants
 //! - The token is checked before the body is read. It is checked again with the body, unless the
@@ -20,6 +20,7 @@ use super::auth::WELL_KNOWN;
 use super::cors;
 use super::rejection::{Reason, Rejection};
 use super::response::JSON;
+use super::status_page::StatusPage;
 
 /// Checks of requests by their heads.
 pub(super) struct RequestChecks {
@@ -68,6 +69,10 @@ impl RequestChecks {
     }
 
     fn check(&mut self, head: &Head<'_>) -> Result<(), Rejection> {
+        let path = head.path();
+        if let Some(page) = self.page(path).filter(|page| page.is_public) {
+            return Err(page.response(head.method));
+        }
         let allowed = &self.options.allowed_hosts;
         if !allowed.admits_host(head.known.host) {
             return Err(Reason::Host.into());
@@ -76,9 +81,8 @@ impl RequestChecks {
         if !allowed.admits_origin(origin) {
             return Err(Reason::Origin.into());
         }
-        let path = head.path();
         let document = self.metadata(path);
-        if document.is_none() && path != self.options.path {
+        if document.is_none() && path != self.options.path && self.page(path).is_none() {
             return Err(Reason::Path.into());
         }
         if cors::is_preflight(head) && origin.is_some_and(|origin| allowed.names(origin)) {
@@ -91,6 +95,9 @@ impl RequestChecks {
             });
         }
         self.principal(head, false)?;
+        if let Some(page) = self.page(path) {
+            return Err(page.response(head.method));
+        }
         let accepts = head.accepts();
         let sessions = self.sessions;
         match head.method {
@@ -127,6 +134,11 @@ impl RequestChecks {
     pub(super) fn info<'h>(&mut self, head: &'h Head<'h>) -> Result<RequestInfo<'h>, Rejection> {
         let principal = self.principal(head, true)?;
         Ok(RequestInfo { head, principal })
+    }
+
+    fn page(&self, path: &str) -> Option<&StatusPage> {
+        let is_other = path != self.options.path;
+        self.options.pages.iter().find(|page| is_other && page.path == path)
     }
 
     /// Returns the protected resource metadata, if it is at this path. It needs no token.
