@@ -1,9 +1,13 @@
 //! `tinymcp proxy`: from and to every transport and revision, names and filters, its errors.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use tinymcp::json::Doc;
 use tinymcp::{Client, Endpoint, Protocol, json};
 
 use super::serve_session::{ERAS, Process, Session, folder};
@@ -69,6 +73,64 @@ fn one_server_keeps_its_names_over_stdio_and_http() {
         let back = session(protocol, &["--prefix", "far_", "--url", &url], &folder);
         assert_eq!(back.tools(), ["far_echo", "far_hide"]);
         assert_eq!(text(&back.client, "far_echo", json!({"text": "back"})), "back");
+    }
+}
+
+/// GET of a page: its status and body.
+fn page(url: &str, path: &str, fields: &str) -> (u16, String) {
+    let address = url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nConnection: close\r\n{fields}\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+#[test]
+fn pages_show_health_states_and_metrics() {
+    let folder = example("pages");
+    let config = r#"{"mcpServers": {"good": {"command": "tinymcp", "args": ["serve", "first.json"]},
+                                    "bad": {"command": "/bin/false"}}}"#;
+    fs::write(folder.join("mcp.json"), config.replace("\"tinymcp\"", &format!("{PROGRAM:?}"))).unwrap();
+    fs::write(folder.join("tokens"), "0123456789abcdef0 desk\n").unwrap();
+    fs::set_permissions(folder.join("tokens"), fs::Permissions::from_mode(0o600)).unwrap();
+    let pages = ["--health", "/healthz", "--status", "/status", "--metrics", "/metrics"];
+    let mut args = vec!["--http", "127.0.0.1:0", "--token-file", "tokens", "--config", "mcp.json"];
+    args.extend(pages);
+    let server = Process::spawn(proxy(&args, &folder));
+    let url = server.reported("serving http").split("serving ").nth(1).unwrap().to_owned();
+    let token = "Authorization: Bearer 0123456789abcdef0\r\n";
+    let endpoint = Endpoint::new(&url).header("Authorization", "Bearer 0123456789abcdef0");
+    let client = Client::builder("test", "0").connect(endpoint).unwrap();
+    assert_eq!(text(&client, "good__echo", json!({"text": "x"})), "x");
+    assert_eq!(page(&url, "/healthz", "Host: 10.0.0.1\r\n"), (200, "ok\n".to_owned()));
+    for path in ["/status", "/metrics"] {
+        assert_eq!(page(&url, path, "Host: localhost\r\n").0, 401, "{path}");
+    }
+    let host = format!("Host: localhost\r\n{token}");
+    let (code, status) = page(&url, "/status", &host);
+    let status = Doc::parse(&status).unwrap();
+    let of =
+        |at: &str| status.root().pointer(&format!("/servers/{at}")).unwrap().to_json().as_str().to_owned();
+    assert_eq!(
+        (code, of("0/name"), of("0/state"), of("0/calls")),
+        (200, "\"good\"".into(), "\"running\"".into(), "1".into())
+    );
+    assert_eq!(
+        (of("0/restarts"), of("0/lastError"), of("1/state")),
+        ("0".into(), "null".into(), "\"down\"".into())
+    );
+    assert!(of("1/lastError").contains("exited with status 1"), "{}", of("1/lastError"));
+    let (_, metrics) = page(&url, "/metrics", &host);
+    for line in [
+        "# TYPE tinymcp_server_up gauge",
+        "tinymcp_server_up{server=\"good\"} 1",
+        "tinymcp_server_up{server=\"bad\"} 0",
+        "tinymcp_server_restarts_total{server=\"good\"} 0",
+        "tinymcp_server_calls_total{server=\"good\"} 1",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line}: {metrics}");
     }
 }
 

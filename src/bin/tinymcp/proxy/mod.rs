@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use tinymcp::{Config, Endpoint, Error, Hub, HubBuilder, Server, ServerState, Status, Upstream};
 
+mod monitor;
 mod options;
 
 use options::Options;
@@ -71,6 +72,7 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
             }
             report_start(&hub);
             let (http, tokens) = http::configure(server, &options.settings)?;
+            let http = monitor::add_pages(http, &options, &hub);
             http::serve(http, address, tokens.is_some())?;
         }
     }

@@ -12,7 +12,7 @@ use crate::serve::HttpOptions;
 
 /// Long options.
 const NAMES: &str = "http token-file allow-host allow-origin url config header timeout allow deny rename \
-                     prefix help";
+                     prefix health status metrics help";
 
 /// Parsed options; one field for each option of `help.txt`.
 #[derive(Debug, Default)]
@@ -30,6 +30,10 @@ pub(crate) struct Options {
     pub(crate) deny: Vec<String>,
     pub(crate) rename: Vec<(String, String)>,
     pub(crate) prefix: Option<String>,
+    /// Paths of the pages for monitoring.
+    pub(crate) health: Option<String>,
+    pub(crate) status: Option<String>,
+    pub(crate) metrics: Option<String>,
     pub(crate) help: bool,
 }
 
@@ -74,6 +78,9 @@ impl Options {
             "url" => once(name, &mut self.url, text(parser)?),
             "config" => once(name, &mut self.config, value(parser)?.into()),
             "prefix" => once(name, &mut self.prefix, text(parser)?),
+            "health" => once(name, &mut self.health, text(parser)?),
+            "status" => once(name, &mut self.status, text(parser)?),
+            "metrics" => once(name, &mut self.metrics, text(parser)?),
             "timeout" => once(name, &mut self.timeout, seconds(&text(parser)?)?),
             "token-file" => once(name, &mut self.settings.token_file, value(parser)?.into()),
             "help" => {
@@ -111,7 +118,10 @@ impl Options {
             return Err("--header requires --url".to_owned());
         }
         if self.http.is_none() {
-            if let Some(name) = self.settings.given() {
+            let pages =
+                [("--health", &self.health), ("--status", &self.status), ("--metrics", &self.metrics)];
+            let page = pages.iter().find(|(_, path)| path.is_some()).map(|(name, _)| *name);
+            if let Some(name) = self.settings.given().or(page) {
                 return Err(format!("{name} requires --http"));
             }
         }
@@ -164,6 +174,7 @@ mod tests {
             (&["--rename", "A", "--url", "y"], "--rename requires OLD=NEW"),
             (&["--token-file", "t", "--", "y"], "--token-file requires --http"),
             (&["--allow-origin", "t", "--", "y"], "--allow-origin requires --http"),
+            (&["--metrics", "/metrics", "--", "y"], "--metrics requires --http"),
             (
                 &["--config", "f", "--prefix", "a"],
                 "with --config, --prefix must be `none`; a server's prefix is its member `prefix`",

@@ -1,0 +1,80 @@
+//! Pages for monitoring.
+//!
+//! | option | page |
+//! |---|---|
+//! | `--health` | `ok`, for every host and without a token |
+//! | `--status` | the servers and their states as JSON |
+//! | `--metrics` | the same numbers in the text format of Prometheus |
+
+use std::fmt::Write as _;
+
+use tinymcp::json::Json;
+use tinymcp::{HttpServer, Hub, ServerState, Status, StatusPage, json};
+
+use super::options::Options;
+
+/// A metric: name, type, help, and its value for a server.
+type Metric = (&'static str, &'static str, &'static str, fn(&Status) -> u64);
+
+const METRICS: [Metric; 3] = [
+    ("tinymcp_server_up", "gauge", "1 if the server is connected, else 0.", |s| u64::from(is_up(s))),
+    ("tinymcp_server_restarts_total", "counter", "Connections after the first one.", |s| s.restarts),
+    ("tinymcp_server_calls_total", "counter", "Calls that were sent to the server.", |s| s.calls),
+];
+
+/// Adds the pages of the options.
+pub(super) fn add_pages(mut http: HttpServer, options: &Options, hub: &Hub) -> HttpServer {
+    if let Some(path) = &options.health {
+        http = http.page(StatusPage::new(path, "text/plain", || "ok\n".to_owned()).public());
+    }
+    if let Some(path) = &options.status {
+        let hub = hub.clone();
+        http = http.page(StatusPage::new(path, "application/json", move || status(&hub.servers())));
+    }
+    if let Some(path) = &options.metrics {
+        let hub = hub.clone();
+        let metrics = move || metrics(&hub.servers());
+        http = http.page(StatusPage::new(path, "text/plain; version=0.0.4", metrics));
+    }
+    http
+}
+
+fn is_up(status: &Status) -> bool {
+    matches!(status.state, ServerState::Running(_))
+}
+
+fn status(servers: &[Status]) -> String {
+    let servers: Vec<Json> = servers
+        .iter()
+        .map(|server| {
+            let (state, offered) = match &server.state {
+                ServerState::Running(info) => ("running", Some(format!("{} {}", info.name, info.version))),
+                ServerState::Down { .. } => ("down", None),
+                _ => ("connecting", None),
+            };
+            json!({
+                "name": server.server,
+                "state": state,
+                "seconds": server.since.elapsed().as_secs(),
+                "server": offered,
+                "restarts": server.restarts,
+                "calls": server.calls,
+                "lastError": server.last_error,
+            })
+        })
+        .collect();
+    json!({"servers": servers}).to_string()
+}
+
+fn metrics(servers: &[Status]) -> String {
+    let mut text = String::new();
+    for (name, kind, help, value) in METRICS {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for server in servers {
+            // A key has no character that must be escaped.
+            let _ = writeln!(text, "{name}{{server=\"{}\"}} {}", server.server, value(server));
+        }
+    }
+    text
+}
