@@ -200,3 +200,33 @@ fn a_program_that_does_not_start_is_reported_and_the_call_fails_at_once() {
     let told = error.unwrap_or_else(|error| error.to_string());
     assert!(told.contains("is down") || told.contains("echo"), "{told}");
 }
+
+#[test]
+fn clients_over_http_get_the_instructions_of_the_servers() {
+    let folder = example("instructions");
+    let described = |file: &str, text: &str| {
+        let name = file.trim_end_matches(".json");
+        let server = json!({"name": (name), "title": "T", "description": "D", "instructions": (text)});
+        fs::write(folder.join(file), json!({"server": (server)}).as_str()).unwrap();
+    };
+    described("first.json", "Look first.");
+    described("second.json", "Ask second.");
+    let info = |args: &[&str], protocol: Protocol| {
+        let server = Process::spawn(proxy(&[&["--http", "127.0.0.1:0"], args].concat(), &folder));
+        let url = server.reported("serving http").split("serving ").nth(1).unwrap().to_owned();
+        Client::builder("test", "0").protocol(protocol).connect(Endpoint::new(&url)).unwrap().server()
+    };
+    for protocol in ERAS {
+        let one = info(&["--", PROGRAM, "serve", "first.json"], protocol);
+        assert_eq!(one.name, "tinymcp");
+        assert_eq!(one.title.as_deref(), Some("T"));
+        assert_eq!(one.instructions.as_deref(), Some("Look first."));
+        if protocol == Protocol::Stateless {
+            assert_eq!(one.description.as_deref(), Some("D"));
+        }
+        let several = info(&["--config", "mcp.json"], protocol);
+        assert_eq!(several.title, None);
+        let expected = "# first\n\nLook first.\n\n# second\n\nAsk second.\n";
+        assert_eq!(several.instructions.as_deref(), Some(expected));
+    }
+}

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use tinymcp::{Config, Endpoint, Error, Hub, HubBuilder, Server, ServerState, Status, Upstream};
 
+mod description;
 mod monitor;
 mod options;
 
@@ -44,7 +45,7 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
         // There is one client, so the servers are offered that client's capabilities.
         hub = hub.wait_for_client(START);
     }
-    let (hub, server) = export(hub).map_err(|error| error.to_string())?;
+    let (hub, mut server) = export(hub).map_err(|error| error.to_string())?;
     for (key, upstream) in servers(&options)? {
         if let Err(error) = upstream.and_then(|upstream| hub.add(key, upstream)) {
             log(&error.to_string());
@@ -71,6 +72,7 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
                 return Err(clash);
             }
             report_start(&hub);
+            description::describe(&mut server, &hub.servers());
             let (http, tokens) = http::configure(server, &options.settings)?;
             let http = monitor::add_pages(http, &options, &hub);
             http::serve(http, address, tokens.is_some())?;
