@@ -45,14 +45,15 @@ const DESCRIBING: &str = "name title description version icon gallery autoApprov
 const LONGEST_ENV_FILE: u64 = 1 << 20;
 
 /// The servers of a configuration file, in the order of the file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
-    servers: Vec<(String, Result<Spec, Error>)>,
+    /// Keys, each with its server or the error in its entry.
+    servers: Vec<(String, Result<Spec, String>)>,
     warnings: Vec<String>,
 }
 
 /// One server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Spec {
     way: Way,
     names: UpstreamNames,
@@ -60,7 +61,7 @@ struct Spec {
 }
 
 /// The way to reach a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Way {
     Program {
         command: String,
@@ -102,7 +103,7 @@ impl Config {
         if servers.kind() != Kind::Object || (named.is_none() && !like_servers()) {
             return Err(bad("the configuration has no object `mcpServers`"));
         }
-        let mut read: Vec<(String, Result<Spec, Error>)> = Vec::new();
+        let mut read: Vec<(String, Result<Spec, String>)> = Vec::new();
         let mut warnings = Vec::new();
         for (key, value) in servers.members() {
             let is = |name, on| value.get(name).and_then(Value::as_bool) == Some(on);
@@ -114,9 +115,9 @@ impl Config {
                 warnings.push(format!("server {key:?}: the member {name:?} is unknown and ignored"));
             }
             let spec = match read.iter().any(|(other, _)| other == key) {
-                true => Err(bad(format!("server {key:?}: the key appears twice"))),
-                false => check_key(key).and_then(|()| {
-                    Spec::read(value, look_up).map_err(|why| bad(format!("server {key:?}: {why}")))
+                true => Err(format!("server {key:?}: the key appears twice")),
+                false => check_key(key).map_err(|error| error.to_string()).and_then(|()| {
+                    Spec::read(value, look_up).map_err(|why| format!("server {key:?}: {why}"))
                 }),
             };
             read.push((key.to_owned(), spec));
@@ -134,12 +135,24 @@ impl Config {
         self.servers.iter().map(|(key, _)| &**key)
     }
 
+    /// Returns whether both configurations have a valid entry for this key, with the same values
+    /// after variables and `envFile` are replaced. Then a server that was added for one of them
+    /// need not be replaced for the other.
+    pub fn has_same_server(&self, key: &str, other: &Config) -> bool {
+        self.valid(key).is_some_and(|spec| other.valid(key) == Some(spec))
+    }
+
+    fn valid(&self, key: &str) -> Option<&Spec> {
+        let entry = self.servers.iter().find(|(known, _)| known == key);
+        entry.and_then(|(_, spec)| spec.as_ref().ok())
+    }
+
     /// Each server with the way to reach it, or the error in its entry.
     ///
     /// The error is [`ErrorKind::Invalid`] and names the server. It is also returned for a URL when
     /// this program was built without the feature `http-client`.
     pub fn into_upstreams(self) -> Vec<(String, Result<Upstream, Error>)> {
-        let upstream = |spec: Result<Spec, Error>| spec.and_then(Spec::into_upstream);
+        let upstream = |spec: Result<Spec, String>| spec.map_err(bad).and_then(Spec::into_upstream);
         self.servers.into_iter().map(|(key, spec)| (key, upstream(spec))).collect()
     }
 }

@@ -10,7 +10,7 @@ const LONGEST_PREFIX: usize = 34;
 const LONGEST: usize = 128;
 
 /// Names and filter of one server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct UpstreamNames {
     /// Begins all names; `None` stands for the server's key and [`SEPARATOR`].
     pub(super) prefix: Option<String>,

@@ -121,6 +121,25 @@ fn invalid_names_are_refused_when_the_server_is_added() {
 }
 
 #[test]
+fn entries_of_two_configurations_can_be_compared() {
+    let config = |entries: &str| Config::parse(&format!(r#"{{"mcpServers": {{{entries}}}}}"#)).unwrap();
+    let first = config(r#""a": {"command": "x", "args": ["1"]}, "b": {"url": "http://h/"}, "c": {}"#);
+    for (entries, key, same) in [
+        (r#""a": {"args": ["1"], /* moved */ "command": "x", "title": "A"}"#, "a", true),
+        (r#""a": {"command": "x", "args": ["2"]}"#, "a", false),
+        (r#""a": {"command": "x", "args": ["1"], "tools": {"deny": ["y"]}}"#, "a", false),
+        (r#""a": {"command": "x", "args": ["1"], "timeout": 1}"#, "a", false),
+        (r#""b": {"command": "x", "args": ["1"]}"#, "a", false),
+        (r#""b": {"url": "http://h/", "headers": {}}"#, "b", true),
+        (r#""b": {"url": "http://h/", "headers": {"A": "b"}}"#, "b", false),
+        // Invalid entries are not the same.
+        (r#""c": {}"#, "c", false),
+    ] {
+        assert_eq!(first.has_same_server(key, &config(entries)), same, "{entries}");
+    }
+}
+
+#[test]
 fn a_configuration_has_names_filters_and_timeouts() {
     let text = r#"{"mcpServers": {
         "a": {"command": "x", "prefix": "", "tools": {"allow": ["r*"], "deny": ["rm"], "rename": {"read": "r"}}},

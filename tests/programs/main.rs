@@ -13,6 +13,8 @@ mod cli;
 mod examples;
 #[cfg(all(unix, feature = "proxy"))]
 mod proxy;
+#[cfg(all(unix, feature = "proxy"))]
+mod proxy_reload;
 mod readme;
 #[cfg(feature = "serve")]
 mod serve_check;

@@ -10,14 +10,17 @@
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tinymcp::{Config, Endpoint, Error, Hub, HubBuilder, Server, ServerState, Status, Upstream};
+use tinymcp::{Endpoint, Error, Hub, HubBuilder, Server, ServerState, Status, Upstream};
 
+mod configured;
 mod description;
 mod monitor;
 mod options;
 
+use configured::{Configured, Reload};
 use options::Options;
 
 use crate::http;
@@ -36,7 +39,7 @@ const LONGEST_KEY: usize = 32;
 
 /// Runs `tinymcp proxy` with these arguments.
 pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
-    let options = Options::parse(args)?;
+    let options = Arc::new(Options::parse(args)?);
     if options.help {
         return out(HELP.as_bytes()).map(|()| 0);
     }
@@ -46,9 +49,18 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
         hub = hub.wait_for_client(START);
     }
     let (hub, mut server) = export(hub).map_err(|error| error.to_string())?;
-    for (key, upstream) in servers(&options)? {
-        if let Err(error) = upstream.and_then(|upstream| hub.add(key, upstream)) {
-            log(&error.to_string());
+    let mut reload = Reload::new(&options)?;
+    match &options.config {
+        Some(file) => {
+            let mut configured = Configured::new(&hub, file.clone(), &options);
+            configured.load()?;
+            reload.configured = Some(configured);
+        }
+        None => {
+            let (key, upstream) = only_server(&options);
+            if let Err(error) = hub.add(key, upstream) {
+                log(&error.to_string());
+            }
         }
     }
     if hub.servers().is_empty() {
@@ -65,6 +77,7 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
                     std::process::exit(2);
                 }
             });
+            reload.start()?;
             server.serve_stdio().map_err(|error| error.to_string())?;
         }
         Some(address) => {
@@ -74,8 +87,11 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
             report_start(&hub);
             description::describe(&mut server, &hub.servers());
             let (http, tokens) = http::configure(server, &options.settings)?;
-            let http = monitor::add_pages(http, &options, &hub);
-            http::serve(http, address, tokens.is_some())?;
+            let http = monitor::add_pages(http, &options.pages, &hub);
+            let has_tokens = tokens.is_some();
+            reload.tokens = tokens;
+            reload.start()?;
+            http::serve(http, address, has_tokens)?;
         }
     }
     Ok(0)
@@ -88,11 +104,8 @@ fn export(hub: HubBuilder) -> std::result::Result<(Hub, Server), Error> {
     Ok((hub, server))
 }
 
-/// The servers of the options, each with its key.
-fn servers(options: &Options) -> Result<Vec<(String, std::result::Result<Upstream, Error>)>> {
-    if let Some(file) = &options.config {
-        return from_config(file, options);
-    }
+/// The server of `--url` or of the program behind `--`, and its key.
+fn only_server(options: &Options) -> (String, Upstream) {
     let (key, mut upstream) = match &options.url {
         Some(url) => {
             let mut endpoint = Endpoint::new(url);
@@ -120,27 +133,7 @@ fn servers(options: &Options) -> Result<Vec<(String, std::result::Result<Upstrea
     upstream = options.allow.iter().fold(upstream, |upstream, pattern| upstream.allow_tools(pattern));
     upstream = options.deny.iter().fold(upstream, |upstream, pattern| upstream.deny_tools(pattern));
     upstream = options.rename.iter().fold(upstream, |upstream, (old, new)| upstream.rename_tool(old, new));
-    Ok(vec![(key, Ok(timeout(upstream, options)))])
-}
-
-fn from_config(
-    file: &Path,
-    options: &Options,
-) -> Result<Vec<(String, std::result::Result<Upstream, Error>)>> {
-    let refusal = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-    let text = std::fs::read_to_string(file).map_err(|error| refusal(&error))?;
-    let config = Config::parse(&text).map_err(|error| refusal(&error))?;
-    for warning in config.warnings() {
-        log(&refusal(warning));
-    }
-    let servers = config.into_upstreams().into_iter().map(|(key, upstream)| {
-        let upstream = upstream.map(|upstream| match &options.prefix {
-            Some(_) => timeout(upstream.prefix(""), options),
-            None => timeout(upstream, options),
-        });
-        (key, upstream)
-    });
-    Ok(servers.collect())
+    (key, timeout(upstream, options))
 }
 
 fn timeout(upstream: Upstream, options: &Options) -> Upstream {

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use tinymcp::json::Json;
 use tinymcp::{HttpServer, Hub, ServerState, Status, StatusPage, json};
 
-use super::options::Options;
+use super::options::Pages;
 
 /// A metric: name, type, help, and its value for a server.
 type Metric = (&'static str, &'static str, &'static str, fn(&Status) -> u64);
@@ -23,15 +23,15 @@ const METRICS: [Metric; 3] = [
 ];
 
 /// Adds the pages of the options.
-pub(super) fn add_pages(mut http: HttpServer, options: &Options, hub: &Hub) -> HttpServer {
-    if let Some(path) = &options.health {
+pub(super) fn add_pages(mut http: HttpServer, pages: &Pages, hub: &Hub) -> HttpServer {
+    if let Some(path) = &pages.health {
         http = http.page(StatusPage::new(path, "text/plain", || "ok\n".to_owned()).public());
     }
-    if let Some(path) = &options.status {
+    if let Some(path) = &pages.status {
         let hub = hub.clone();
         http = http.page(StatusPage::new(path, "application/json", move || status(&hub.servers())));
     }
-    if let Some(path) = &options.metrics {
+    if let Some(path) = &pages.metrics {
         let hub = hub.clone();
         let metrics = move || metrics(&hub.servers());
         http = http.page(StatusPage::new(path, "text/plain; version=0.0.4", metrics));

@@ -12,7 +12,7 @@ use crate::serve::HttpOptions;
 
 /// Long options.
 const NAMES: &str = "http token-file allow-host allow-origin url config header timeout allow deny rename \
-                     prefix health status metrics help";
+                     prefix health status metrics watch help";
 
 /// Parsed options; one field for each option of `help.txt`.
 #[derive(Debug, Default)]
@@ -30,11 +30,26 @@ pub(crate) struct Options {
     pub(crate) deny: Vec<String>,
     pub(crate) rename: Vec<(String, String)>,
     pub(crate) prefix: Option<String>,
-    /// Paths of the pages for monitoring.
+    pub(crate) pages: Pages,
+    /// Reload when a file changes.
+    pub(crate) watch: bool,
+    pub(crate) help: bool,
+}
+
+/// Paths of the pages for monitoring.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
     pub(crate) health: Option<String>,
     pub(crate) status: Option<String>,
     pub(crate) metrics: Option<String>,
-    pub(crate) help: bool,
+}
+
+impl Pages {
+    /// The name of an option that was given.
+    fn given(&self) -> Option<&'static str> {
+        let pages = [("--health", &self.health), ("--status", &self.status), ("--metrics", &self.metrics)];
+        pages.iter().find(|(_, path)| path.is_some()).map(|(name, _)| *name)
+    }
 }
 
 impl Options {
@@ -78,11 +93,15 @@ impl Options {
             "url" => once(name, &mut self.url, text(parser)?),
             "config" => once(name, &mut self.config, value(parser)?.into()),
             "prefix" => once(name, &mut self.prefix, text(parser)?),
-            "health" => once(name, &mut self.health, text(parser)?),
-            "status" => once(name, &mut self.status, text(parser)?),
-            "metrics" => once(name, &mut self.metrics, text(parser)?),
+            "health" => once(name, &mut self.pages.health, text(parser)?),
+            "status" => once(name, &mut self.pages.status, text(parser)?),
+            "metrics" => once(name, &mut self.pages.metrics, text(parser)?),
             "timeout" => once(name, &mut self.timeout, seconds(&text(parser)?)?),
             "token-file" => once(name, &mut self.settings.token_file, value(parser)?.into()),
+            "watch" => {
+                self.watch = true;
+                Ok(())
+            }
             "help" => {
                 self.help = true;
                 Ok(())
@@ -117,11 +136,11 @@ impl Options {
         if self.url.is_none() && !self.headers.is_empty() {
             return Err("--header requires --url".to_owned());
         }
+        if self.watch && self.config.is_none() && self.settings.token_file.is_none() {
+            return Err("--watch requires --config or --token-file".to_owned());
+        }
         if self.http.is_none() {
-            let pages =
-                [("--health", &self.health), ("--status", &self.status), ("--metrics", &self.metrics)];
-            let page = pages.iter().find(|(_, path)| path.is_some()).map(|(name, _)| *name);
-            if let Some(name) = self.settings.given().or(page) {
+            if let Some(name) = self.settings.given().or(self.pages.given()) {
                 return Err(format!("{name} requires --http"));
             }
         }
@@ -183,6 +202,7 @@ mod tests {
                 &["--config", "f", "--deny", "a"],
                 "with --config, tools are selected by the member `tools` of their server",
             ),
+            (&["--watch", "--", "y"], "--watch requires --config or --token-file"),
             (&["--timeout", "0", "--", "y"], "--timeout requires a positive number of seconds, got \"0\""),
         ] {
             assert_eq!(parse(args).unwrap_err(), message, "{args:?}");

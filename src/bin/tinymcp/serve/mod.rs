@@ -20,6 +20,7 @@
 //! | `programs/` | processes, workers, their output, sandbox |
 //! | `files.rs` | resources and prompts from files |
 //! | `watch.rs` | stamps of watched files |
+//! | `hangup.rs` | SIGHUP as an event of a thread |
 //! | `catalog.rs` | registration, and the changes of a reload |
 //! | `run.rs` | serving over stdio or HTTP, reload by `--watch` and SIGHUP |
 //!
@@ -37,6 +38,7 @@ pub(crate) mod catalog;
 pub(crate) mod check;
 pub(crate) mod definition;
 mod files;
+mod hangup;
 mod host_config;
 mod options;
 pub(crate) mod place;
@@ -51,6 +53,8 @@ mod words;
 pub(crate) use words::nearest;
 #[cfg(feature = "http-server")]
 pub(crate) use {files::open, options::HttpOptions, programs::group::lock, run::log};
+#[cfg(feature = "proxy")]
+pub(crate) use {hangup::Hangups, hangup::Wake, run::spawn, watch::Stamps};
 
 use options::Options;
 use programs::{group, sandbox};

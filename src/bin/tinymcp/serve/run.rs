@@ -10,8 +10,7 @@
 //! The library ends serving at the end of input, on SIGTERM and SIGINT. Running calls get its grace
 //! period; then all processes are killed.
 
-use std::io::{self, IsTerminal, Read};
-use std::os::unix::net::UnixStream;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -21,6 +20,7 @@ use tinymcp::{ErrorKind, Limits, Server, stderr};
 
 use super::catalog::Catalog;
 use super::definition::{Definition, SandboxPolicy, ServerInfo};
+use super::hangup::{Hangups, Wake};
 use super::options::Options;
 use super::programs::sandbox;
 use super::watch::Stamps;
@@ -30,8 +30,6 @@ use crate::escape::plain;
 #[cfg(feature = "http-server")]
 use crate::http;
 
-/// Time between two checks of watched files.
-const INTERVAL: Duration = Duration::from_secs(1);
 /// Reading a definition does not recurse.
 const STACK: usize = 256 << 10;
 
@@ -212,28 +210,16 @@ struct Reload {
 impl Reload {
     /// Starts the thread. From now on SIGHUP does not end the process.
     fn start(mut self) -> Result<()> {
-        let started = UnixStream::pair().and_then(|(signalled, sender)| {
-            signal_hook::low_level::pipe::register(signal_hook::consts::SIGHUP, sender)?;
-            spawn("serve-reload", STACK, Box::new(move || self.run(signalled)))
-        });
+        let started = Hangups::register()
+            .and_then(|hangups| spawn("serve-reload", STACK, Box::new(move || self.run(hangups))));
         started.map_err(|error| format!("the thread that reloads cannot be started: {error}"))
     }
 
-    fn run(&mut self, mut signalled: UnixStream) {
-        loop {
-            let looks = self.sources.watch || self.catalog.watches();
-            // OK to ignore: the time is not zero.
-            let _ = signalled.set_read_timeout(looks.then_some(INTERVAL));
-            let hangup = match signalled.read(&mut [0; 64]) {
-                Ok(0) => return,
-                Ok(_) => true,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
-                Err(error) => return log(&format!("signals cannot be read: {error}")),
-            };
+    fn run(&mut self, mut hangups: Hangups) {
+        while let Some(wake) = hangups.wait(self.sources.watch || self.catalog.watches()) {
             // Taken before reading, so that a later change is noticed.
             let changed = self.sources.watch && !self.sources.stamps.changed().is_empty();
-            if hangup || changed {
+            if wake == Wake::Hangup || changed {
                 self.reload();
             }
             match self.catalog.look() {

@@ -1,0 +1,161 @@
+//! Servers of a configuration file, and its reload.
+//!
+//! # Reload
+//! The thread `proxy-reload` waits for SIGHUP. With `--watch` it checks the stamps of the
+//! configuration file and of the token file every second. A new file is compared with the servers
+//! in use, entry by entry.
+//!
+//! # Invariants
+//! - A file that cannot be read changes nothing; an entry with an error changes nothing about the
+//!   server with its key.
+//! - A server whose entry did not change keeps its process and its calls in flight.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tinymcp::{Config, Hub};
+
+use super::options::Options;
+use super::{report_start, timeout};
+use crate::Result;
+use crate::http::Tokens;
+use crate::serve::{Hangups, Stamps, Wake, log, spawn};
+
+/// Reading a configuration recurses as deep as its values.
+const STACK: usize = 512 << 10;
+
+/// The servers of a file, which are those of the hub.
+pub(super) struct Configured {
+    hub: Hub,
+    file: PathBuf,
+    options: Arc<Options>,
+    /// The servers in use, each with the configuration that it was added for.
+    used: BTreeMap<String, Arc<Config>>,
+}
+
+impl Configured {
+    pub(super) fn new(hub: &Hub, file: PathBuf, options: &Arc<Options>) -> Configured {
+        Configured { hub: hub.clone(), file, options: Arc::clone(options), used: BTreeMap::new() }
+    }
+
+    /// Reads the file and makes the hub's servers equal to it; returns the changes as a text.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not a configuration.
+    pub(super) fn load(&mut self) -> Result<String> {
+        let refusal = |why: &dyn std::fmt::Display| format!("{}: {why}", self.file.display());
+        let text = std::fs::read_to_string(&self.file).map_err(|error| refusal(&error))?;
+        let config = Config::parse(&text).map_err(|error| refusal(&error))?;
+        for warning in config.warnings() {
+            log(&refusal(warning));
+        }
+        Ok(self.apply(config))
+    }
+
+    fn apply(&mut self, config: Config) -> String {
+        let config = Arc::new(config);
+        let mut changes = Vec::new();
+        let gone = self.used.keys().filter(|key| !config.keys().any(|other| other == *key));
+        for key in gone.cloned().collect::<Vec<_>>() {
+            self.remove(&key);
+            changes.push(format!("removed {key:?}"));
+        }
+        for (key, upstream) in Config::clone(&config).into_upstreams() {
+            if self.used.get(&key).is_some_and(|old| old.has_same_server(&key, &config)) {
+                continue;
+            }
+            let upstream = match upstream {
+                Ok(upstream) => upstream,
+                Err(error) => {
+                    log(&error.to_string());
+                    continue;
+                }
+            };
+            let upstream = match &self.options.prefix {
+                Some(_) => upstream.prefix(""),
+                None => upstream,
+            };
+            let change = if self.used.contains_key(&key) { "replaced" } else { "added" };
+            self.remove(&key);
+            match self.hub.add(&*key, timeout(upstream, &self.options)) {
+                Ok(()) => {
+                    changes.push(format!("{change} {key:?}"));
+                    self.used.insert(key, Arc::clone(&config));
+                }
+                Err(error) => log(&error.to_string()),
+            }
+        }
+        if changes.is_empty() { "no server changed".to_owned() } else { changes.join(", ") }
+    }
+
+    /// Removes a server, if it is in use.
+    fn remove(&mut self, key: &str) {
+        if self.used.remove(key).is_some() {
+            // OK to drop: the hub was closed.
+            let _ = self.hub.remove(key);
+        }
+    }
+}
+
+/// State of the thread that reloads.
+pub(super) struct Reload {
+    /// Absent if there is no file to reload.
+    hangups: Option<Hangups>,
+    /// With `--watch`: the stamps of the files before they were read.
+    watched: Option<Stamps>,
+    pub(super) configured: Option<Configured>,
+    pub(super) tokens: Option<Arc<Tokens>>,
+}
+
+impl Reload {
+    /// If there is a file to reload, SIGHUP does not end the process from now on. Called before the
+    /// files are read.
+    ///
+    /// # Errors
+    /// The signal handler cannot be registered.
+    pub(super) fn new(options: &Options) -> Result<Reload> {
+        let files: Vec<&PathBuf> = options.config.iter().chain(&options.settings.token_file).collect();
+        let hangups = match files.is_empty() {
+            true => None,
+            false => Some(Hangups::register().map_err(|error| format!("SIGHUP: {error}"))?),
+        };
+        let mut stamps = Stamps::default();
+        stamps.extend(&mut files.into_iter().cloned());
+        Ok(Reload { hangups, watched: options.watch.then_some(stamps), configured: None, tokens: None })
+    }
+
+    /// Starts the thread, if there is a file to reload.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(super) fn start(mut self) -> Result<()> {
+        let Some(hangups) = self.hangups.take() else { return Ok(()) };
+        let started = spawn("proxy-reload", STACK, Box::new(move || self.run(hangups)));
+        started.map_err(|error| format!("the thread that reloads cannot be started: {error}"))
+    }
+
+    fn run(&mut self, mut hangups: Hangups) {
+        while let Some(wake) = hangups.wait(self.watched.is_some()) {
+            // Taken before reading, so that a later change is noticed.
+            let changed = self.watched.as_mut().is_some_and(|stamps| !stamps.changed().is_empty());
+            if wake == Wake::Hangup || changed {
+                self.reload();
+            }
+        }
+    }
+
+    fn reload(&mut self) {
+        if let Some(tokens) = &self.tokens {
+            tokens.reload();
+        }
+        match self.configured.as_mut().map(|configured| (configured.load(), &configured.hub)) {
+            Some((Ok(changes), hub)) => {
+                log(&format!("reloaded: {changes}"));
+                report_start(hub);
+            }
+            Some((Err(error), _)) => log(&format!("{error}; the previous servers stay in use")),
+            None => log("reloaded"),
+        }
+    }
+}

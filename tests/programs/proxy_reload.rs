@@ -1,0 +1,148 @@
+//! Reload of `tinymcp proxy` by SIGHUP and `--watch`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use tinymcp::{Change, Client, Endpoint, Protocol, json};
+
+use super::serve_session::{ERAS, Process, Session, folder, write};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_tinymcp");
+/// `id` prints the process of the server, `wait` ends when the file `go` exists.
+const SERVER: &str = r#"{"tools": {
+    "id": {"description": "d", "run": ["sh", "-c", "echo $PPID"]},
+    "wait": {"description": "d", "run": ["sh", "-c", "touch begun; until [ -e go ]; do sleep 0.02; done; echo ok"]}}}"#;
+const OTHER: &str = r#"{"tools": {"other": {"description": "d", "run": ["echo", "other"]}}}"#;
+
+fn example(name: &str) -> (PathBuf, PathBuf) {
+    let folder = folder(&format!("proxy-reload-{name}"));
+    fs::write(folder.join("server.json"), SERVER).unwrap();
+    fs::write(folder.join("other.json"), OTHER).unwrap();
+    let config = folder.join("mcp.json");
+    fs::write(&config, servers(&[("keep", "server.json"), ("gone", "other.json")])).unwrap();
+    (folder, config)
+}
+
+/// A configuration with these servers: each a key and the file that it serves.
+fn servers(servers: &[(&str, &str)]) -> String {
+    let entry = |(key, file): &(&str, &str)| {
+        format!(r#""{key}": {{"command": "{PROGRAM}", "args": ["serve", "{file}"]}}"#)
+    };
+    format!(r#"{{"mcpServers": {{{}}}}}"#, servers.iter().map(entry).collect::<Vec<_>>().join(", "))
+}
+
+fn proxy(args: &[&str], folder: &Path) -> Process {
+    let mut command = Command::new(PROGRAM);
+    command.arg("proxy").args(args).current_dir(folder);
+    Process::spawn(command)
+}
+
+fn session(protocol: Protocol, args: &[&str], folder: &Path) -> Session {
+    Session::over(|client| client, protocol, proxy(args, folder))
+}
+
+fn text(client: &Client, tool: &str) -> String {
+    client.call_tool(tool, json!({})).unwrap().texts().trim_end().to_owned()
+}
+
+#[test]
+fn servers_are_added_removed_and_replaced_and_others_keep_their_calls() {
+    for protocol in ERAS {
+        let (folder, config) = example("changes");
+        let session = session(protocol, &["--config", "mcp.json"], &folder);
+        assert_eq!(session.tools(), ["keep__id", "keep__wait", "gone__other"]);
+        let id = text(&session.client, "keep__id");
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| text(&session.client, "keep__wait"));
+            while !folder.join("begun").exists() {
+                thread::yield_now();
+            }
+            write(&config, &servers(&[("keep", "server.json"), ("new", "other.json")]));
+            session.process.hang_up();
+            session.process.reported("reloaded: removed \"gone\", added \"new\"");
+            session.process.reported("new: connected");
+            fs::write(folder.join("go"), "").unwrap();
+            assert_eq!(waiting.join().unwrap(), "ok");
+        });
+        assert_eq!(text(&session.client, "new__other"), "other");
+        assert!(session.client.call_tool("gone__other", json!({})).is_err());
+        assert_eq!(text(&session.client, "keep__id"), id);
+        // The entry of `new` changes.
+        write(&config, &servers(&[("keep", "server.json"), ("new", "server.json")]));
+        session.process.hang_up();
+        session.process.reported("reloaded: replaced \"new\"");
+        assert_ne!(text(&session.client, "new__id"), id);
+        assert_eq!(text(&session.client, "keep__id"), id);
+        session.process.hang_up();
+        session.process.reported("reloaded: no server changed");
+    }
+}
+
+#[test]
+fn a_broken_file_or_entry_changes_nothing() {
+    let (folder, config) = example("broken");
+    let session = session(Protocol::Stateless, &["--config", "mcp.json"], &folder);
+    let id = text(&session.client, "keep__id");
+    for broken in ["{", r#"{"theme": "dark"}"#, ""] {
+        write(&config, broken);
+        session.process.hang_up();
+        let line = session.process.reported("the previous servers stay in use");
+        assert!(line.contains("mcp.json: "), "{line}");
+        assert_eq!(text(&session.client, "keep__id"), id);
+    }
+    fs::remove_file(&config).unwrap();
+    session.process.hang_up();
+    session.process.reported("the previous servers stay in use");
+    write(&config, r#"{"mcpServers": {"keep": {"command": 1}, "gone": {"command": "x", "type": "http"}}}"#);
+    session.process.hang_up();
+    session.process.reported("server \"keep\": `command` must be a string");
+    session.process.reported("server \"gone\": ");
+    session.process.reported("reloaded: no server changed");
+    assert_eq!(text(&session.client, "gone__other"), "other");
+    // The entry that is repaired is the one in use.
+    write(&config, &servers(&[("keep", "server.json")]));
+    session.process.hang_up();
+    session.process.reported("reloaded: removed \"gone\"");
+    assert_eq!(text(&session.client, "keep__id"), id);
+}
+
+#[test]
+fn a_changed_file_is_reloaded_with_watch() {
+    let (folder, config) = example("watch");
+    let session = session(Protocol::Session, &["--watch", "--config", "mcp.json"], &folder);
+    assert_eq!(session.tools().len(), 3);
+    write(&config, &servers(&[("keep", "server.json")]));
+    session.process.reported("reloaded: removed \"gone\"");
+    session.changed(&Change::Tools);
+    assert_eq!(session.tools(), ["keep__id", "keep__wait"]);
+}
+
+#[test]
+fn tokens_are_reloaded() {
+    const FIRST: &str = "first-0123456789";
+    const SECOND: &str = "second-0123456789";
+    let (folder, _) = example("tokens");
+    let tokens = |text: &str| {
+        let file = folder.join("new");
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::rename(file, folder.join("tokens")).unwrap();
+    };
+    tokens(FIRST);
+    let args = ["--http", "127.0.0.1:0", "--token-file", "tokens", "--", PROGRAM, "serve", "other.json"];
+    let server = proxy(&args, &folder);
+    let url = server.reported("serving http").split("serving ").nth(1).unwrap().to_owned();
+    let connect = |token: &str| {
+        Client::builder("test", "0").connect(Endpoint::new(&url).bearer_token(token)).map(|_| ())
+    };
+    connect(FIRST).unwrap();
+    assert!(connect(SECOND).is_err());
+    tokens(SECOND);
+    server.hang_up();
+    server.reported("reloaded");
+    connect(SECOND).unwrap();
+    assert!(connect(FIRST).is_err());
+}
