@@ -37,6 +37,7 @@ pub(super) struct Handlers {
     sample_tools: bool,
     roots: Option<Vec<Root>>,
     trace: bool,
+    lazy_tools: bool,
     log: Option<(Level, OnLog)>,
     change: Option<OnChange>,
     status: Option<OnStatus>,
@@ -79,6 +80,7 @@ impl HubBuilder {
                 sample_tools: false,
                 roots: None,
                 trace: false,
+                lazy_tools: false,
                 log: None,
                 change: None,
                 status: None,
@@ -154,6 +156,28 @@ impl HubBuilder {
     /// contain anything. Values that do not follow W3C Trace Context and W3C Baggage are dropped.
     pub fn pass_trace(mut self) -> HubBuilder {
         self.handlers.trace = true;
+        self
+    }
+
+    /// Offers three tools instead of all tools of the servers, with an exported hub
+    /// ([`Hub::export`]), so that hundreds of descriptions do not fill the context of a model.
+    /// Prompts and resources stay as they are.
+    ///
+    /// | tool | arguments | result |
+    /// |---|---|---|
+    /// | `tool_list` | `query`, `page` | names with the start of their descriptions, 50 per page; with a query the best matches first |
+    /// | `tool_schema` | `names` | full descriptions and schemas of at most 16 tools |
+    /// | `tool_invoke` | `name`, `arguments` | result of the tool |
+    ///
+    /// `tool_invoke` forwards the call as a direct one, with progress, cancellation and requests to
+    /// the client. The error for an unknown name contains the nearest names. Descriptions are cut
+    /// after 120 characters in `tool_list` and after 8192 in `tool_schema`, and contain no control
+    /// characters.
+    ///
+    /// A host sees `tool_invoke` only, so it cannot allow or approve single tools by their names.
+    /// Use [`crate::Upstream::allow_tools`] to select the tools that can be called.
+    pub fn lazy_tools(mut self) -> HubBuilder {
+        self.handlers.lazy_tools = true;
         self
     }
 
@@ -344,6 +368,11 @@ impl Handlers {
     /// Returns true if traces are forwarded.
     pub(super) fn traces(&self) -> bool {
         self.trace
+    }
+
+    /// Returns true with [`HubBuilder::lazy_tools`].
+    pub(super) fn has_lazy_tools(&self) -> bool {
+        self.lazy_tools
     }
 
     /// Adds a server that this hub is exported to.

@@ -22,7 +22,9 @@
 mod call_table;
 mod delegate;
 mod forward;
+mod lazy;
 mod listing;
+mod nearest;
 mod proxied_call;
 mod resource_updates;
 mod trace;
@@ -113,7 +115,8 @@ impl Hub {
     ///
     /// # Errors
     /// [`ErrorKind::Misuse`] when the hub has servers already, because capabilities are declared in
-    /// the first message to a server.
+    /// the first message to a server. With [`crate::HubBuilder::lazy_tools`] also when the server
+    /// has a tool with the name of one of the three.
     pub fn export(&self, server: &mut Server) -> Result<(), Error> {
         if !self.members().is_empty() {
             return Err(Error::new(ErrorKind::Misuse, "export the hub before the first server is added"));
@@ -128,6 +131,9 @@ impl Hub {
             calls: CallTable::default(),
             updates: Updates::default(),
         });
+        if self.shared.handlers.has_lazy_tools() {
+            lazy::add_tools(&export)?;
+        }
         self.shared.handlers.add_export(&export);
         export.handle.delegate_to(Delegated(Arc::downgrade(&export)));
         server.on_shutdown(move || {

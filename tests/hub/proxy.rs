@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
 use tinymcp::{
-    Argument, Client, ClientBuilder, Completion, Content, ErrorKind, Field, Form, FormResponse, Hub, Level,
-    Limits, Prompt, PromptOutput, Protocol, ReadOutput, Resource, ResourceContents, Role, Root,
-    SampleResponse, Sampling, Server, Template, Tool, ToolOutput, Upstream, json, memory_links,
+    Argument, Client, ClientBuilder, Completion, Content, ErrorKind, Field, Form, FormResponse, Hub,
+    HubBuilder, Level, Limits, Prompt, PromptOutput, Protocol, ReadOutput, Resource, ResourceContents, Role,
+    Root, SampleResponse, Sampling, Server, Template, Tool, ToolOutput, Upstream, json, memory_links,
 };
 
 tinymcp::record! {
     struct Nothing {}
 }
 
-const SOON: Duration = Duration::from_secs(20);
+pub(super) const SOON: Duration = Duration::from_secs(20);
 
 /// Reports of an upstream's slow tool.
 type Ends = mpsc::Sender<&'static str>;
@@ -94,7 +94,7 @@ fn upstream(name: &'static str, mut server: Server, ends: Ends) -> Server {
     server
 }
 
-fn limits() -> Limits {
+pub(super) fn limits() -> Limits {
     let mut limits = Limits::default();
     // A slow start must not look like an old server.
     limits.probe_timeout = SOON;
@@ -102,12 +102,12 @@ fn limits() -> Limits {
     limits
 }
 
-struct Proxy {
-    hub: Hub,
+pub(super) struct Proxy {
+    pub(super) hub: Hub,
     ours: Option<tinymcp::Link>,
-    ends: mpsc::Receiver<&'static str>,
+    pub(super) ends: mpsc::Receiver<&'static str>,
     serving: Option<std::thread::JoinHandle<()>>,
-    handles: Arc<Mutex<Vec<tinymcp::Handle>>>,
+    pub(super) handles: Arc<Mutex<Vec<tinymcp::Handle>>>,
 }
 
 impl Proxy {
@@ -117,7 +117,11 @@ impl Proxy {
     }
 
     fn with(names: &[&'static str], era: Protocol, own: Limits) -> Proxy {
-        let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
+        Proxy::build(Hub::builder("proxy", "1.0.0"), names, era, own)
+    }
+
+    pub(super) fn build(hub: HubBuilder, names: &[&'static str], era: Protocol, own: Limits) -> Proxy {
+        let hub = hub.limits(limits()).build().unwrap();
         let mut server = Server::new("proxy", "1.0.0");
         server.limits(own);
         hub.export(&mut server).unwrap();
@@ -144,12 +148,12 @@ impl Proxy {
         Proxy { hub, ours: Some(ours), ends, serving: Some(serving), handles }
     }
 
-    fn connect(&mut self, client: ClientBuilder, era: Protocol) -> Client {
+    pub(super) fn connect(&mut self, client: ClientBuilder, era: Protocol) -> Client {
         client.protocol(era).limits(limits()).over(self.ours.take().unwrap()).unwrap()
     }
 }
 
-fn client() -> ClientBuilder {
+pub(super) fn client() -> ClientBuilder {
     Client::builder("test", "1.0.0")
 }
 
@@ -253,7 +257,7 @@ fn progress_and_cancellation_pass_through() {
 }
 
 /// Answers the two elicitations of the tool `asks`.
-fn answering(asked: Arc<AtomicUsize>) -> ClientBuilder {
+pub(super) fn answering(asked: Arc<AtomicUsize>) -> ClientBuilder {
     client().on_form(move |form| {
         asked.fetch_add(1, Ordering::SeqCst);
         match &*form.message {

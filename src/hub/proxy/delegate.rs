@@ -17,7 +17,7 @@ pub(super) struct Delegated(pub Weak<Export>);
 
 impl Delegate for Delegated {
     fn tool(&self, name: &str) -> Option<Arc<ToolFn>> {
-        let export = self.0.upgrade()?;
+        let export = self.0.upgrade().filter(|export| !export.hub.shared.handlers.has_lazy_tools())?;
         let (key, tool) = export.unlisted(name)?;
         let run = move |ctx: &mut Context<'_>, arguments: Value<'_>| {
             export.call_tool(ctx, (&key, &tool), arguments)
@@ -56,7 +56,7 @@ impl Delegate for Delegated {
 impl Export {
     /// Server and tool of a name that is not on the list, while that server is not listed: it is
     /// connecting, being listed, or down with an error. The first of several such servers.
-    fn unlisted(&self, name: &str) -> Option<(String, String)> {
+    pub(super) fn unlisted(&self, name: &str) -> Option<(String, String)> {
         let owners = self.hub.owners(name, UpstreamNames::tool_at_server).ok()?;
         let state = lock(&self.state);
         let is_listed = |key: &str| state.servers.iter().any(|s| s.key == key && s.is_listed());

@@ -19,6 +19,7 @@ use crate::server::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry};
 use super::super::member::Member;
 use super::super::merge::{Offers, gather};
 use super::super::names::UpstreamNames;
+use super::lazy::LazyTool;
 use super::{Export, Skipped};
 
 /// Longest tool name that all hosts accept, in characters.
@@ -124,6 +125,8 @@ pub(super) struct Shown {
     prompts: Table,
     resources: Table,
     templates: Table,
+    /// The tools of [`crate::HubBuilder::lazy_tools`], which replace `tools`.
+    pub(super) lazy: Arc<Vec<LazyTool>>,
     /// Parsed templates and the keys of their owners, in the order of the list.
     matchers: Vec<(UriTemplate, String)>,
 }
@@ -162,7 +165,10 @@ struct Wanted<'a, T> {
 /// Makes the server's lists equal to the listings; returns the entries that cannot be offered.
 pub(super) fn show(export: &Arc<Export>, servers: &[(&Member, &Listing)], shown: &mut Shown) -> Vec<Skipped> {
     let mut skipped = Vec::new();
-    show_tools(export, servers, &mut shown.tools, &mut skipped);
+    match export.hub.shared.handlers.has_lazy_tools() {
+        true => shown.lazy = Arc::new(lazy_tools(servers, &mut skipped)),
+        false => show_tools(export, servers, &mut shown.tools, &mut skipped),
+    }
     show_prompts(export, servers, &mut shown.prompts, &mut skipped);
     show_resources(export, servers, &mut shown.resources, &mut skipped);
     show_templates(export, servers, shown, &mut skipped);
@@ -183,15 +189,28 @@ fn accepted_name(full: String) -> String {
     format!("{}_{hash:08x}", kept.collect::<String>())
 }
 
+fn plan_tools<'a>(
+    servers: &[(&'a Member, &'a Listing)],
+    shown: &Table,
+    skipped: &mut Vec<Skipped>,
+) -> Plan<'a, Tool> {
+    let name =
+        |member: &Member, tool: &Tool| member.upstream.names.tool(&member.key, &tool.name).map(accepted_name);
+    Plan::of(servers, |l| &l.tools, |t| &t.source, name, shown, skipped)
+}
+
+fn lazy_tools(servers: &[(&Member, &Listing)], skipped: &mut Vec<Skipped>) -> Vec<LazyTool> {
+    let plan = plan_tools(servers, &Table::new(), skipped);
+    plan.wanted.iter().map(|wanted| LazyTool::new(&wanted.name, wanted.key, wanted.entry)).collect()
+}
+
 fn show_tools(
     export: &Arc<Export>,
     servers: &[(&Member, &Listing)],
     shown: &mut Table,
     skipped: &mut Vec<Skipped>,
 ) {
-    let name =
-        |member: &Member, tool: &Tool| member.upstream.names.tool(&member.key, &tool.name).map(accepted_name);
-    let plan = Plan::of(servers, |l| &l.tools, |t| &t.source, name, shown, skipped);
+    let plan = plan_tools(servers, shown, skipped);
     plan.carry_out(
         export,
         &Change::Tools,
