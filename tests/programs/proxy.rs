@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tinymcp::json::Doc;
-use tinymcp::{Client, Endpoint, Protocol, json};
+use tinymcp::{Client, Endpoint, Protocol, Server, Tool, json};
 
 use super::serve_session::{ERAS, Process, Session, folder};
 
@@ -228,5 +228,77 @@ fn clients_over_http_get_the_instructions_of_the_servers() {
         assert_eq!(several.title, None);
         let expected = "# first\n\nLook first.\n\n# second\n\nAsk second.\n";
         assert_eq!(several.instructions.as_deref(), Some(expected));
+    }
+}
+
+tinymcp::record! {
+    struct Number { n: i64 }
+}
+
+/// A server of many tools with long descriptions, over HTTP: its URL.
+fn many_tools(names: &[String]) -> String {
+    let mut server = Server::new("many", "1.0.0");
+    for name in names {
+        let said = name.clone();
+        let tool =
+            Tool::new(name).description(format!("Returns its name and a number. {}", "Details. ".repeat(50)));
+        server.tool(tool, move |_, arguments: Number| Ok(format!("{said} {}", arguments.n))).unwrap();
+    }
+    let bound = server.http().leave_signals().diagnostics(|_| ()).bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", bound.address());
+    std::thread::spawn(move || bound.serve());
+    url
+}
+
+/// The response of a proxy to `tools/list`, as it was written.
+fn tool_list(protocol: Protocol, args: &[&str], folder: &Path) -> String {
+    let mut proxy = proxy(args, folder).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = match protocol {
+        Protocol::Session => {
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/list"}
+"#
+        }
+        Protocol::Stateless => {
+            r#"{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}
+"#
+        }
+    };
+    proxy.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = proxy.wait_with_output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    output.lines().find(|line| line.contains(r#""id":2"#)).expect(&output).to_owned()
+}
+
+#[test]
+fn lazy_mode_lists_three_tools_and_calls_five_hundred() {
+    let folder = folder("proxy-lazy");
+    let names: Vec<String> = (0..500).map(|n| format!("department_{}__task_{n:03}", n % 7)).collect();
+    let url = many_tools(&names);
+    for protocol in ERAS {
+        let list = tool_list(protocol, &["--lazy", "--url", &url], &folder);
+        assert!(list.len() < 2000 && list.contains(r#""name":"tool_invoke""#), "{}: {list}", list.len());
+        assert!(tool_list(protocol, &["--url", &url], &folder).len() > 100_000);
+
+        let session = session(protocol, &["--lazy", "--url", &url], &folder);
+        let client = &session.client;
+        assert_eq!(session.tools(), ["tool_list", "tool_schema", "tool_invoke"]);
+        let pages = (1..=10).map(|page| text(client, "tool_list", json!({"page": page})));
+        let pages = pages.collect::<Vec<_>>().join("\n");
+        let listed = pages.lines().filter_map(|line| line.split_once(": ")).map(|(name, _)| name);
+        assert_eq!(listed.collect::<Vec<_>>(), names);
+        for (n, name) in names.iter().enumerate() {
+            let arguments = json!({"name": name, "arguments": {"n": n}});
+            assert_eq!(text(client, "tool_invoke", arguments), format!("{name} {n}"));
+        }
+        let schema = text(client, "tool_schema", json!({"names": [(&names[7])]}));
+        assert!(schema.contains(r#""inputSchema":{"type":"object","properties":{"n":"#), "{schema}");
+        for wrong in ["task_123", "department_4__tsak_123", "Department-4.Task-123"] {
+            let output = client.call_tool("tool_invoke", json!({"name": wrong})).unwrap();
+            assert!(output.is_error);
+            let expected = format!("unknown tool {wrong:?}; nearest names: department_4__task_123");
+            assert!(output.texts().starts_with(&expected), "{}", output.texts());
+        }
     }
 }

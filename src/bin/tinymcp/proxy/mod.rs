@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tinymcp::{Endpoint, Error, Hub, HubBuilder, Server, ServerState, Status, Upstream};
+use tinymcp::{Endpoint, Error, Hub, Server, ServerState, Status, Upstream};
 
 mod configured;
 mod description;
@@ -43,12 +43,7 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
     if options.help {
         return out(HELP.as_bytes()).map(|()| 0);
     }
-    let mut hub = Hub::builder("tinymcp", env!("CARGO_PKG_VERSION")).on_status(report).pass_trace();
-    if options.http.is_none() {
-        // There is one client, so the servers are offered that client's capabilities.
-        hub = hub.wait_for_client(START);
-    }
-    let (hub, mut server) = export(hub).map_err(|error| error.to_string())?;
+    let (hub, mut server) = export(&options).map_err(|error| error.to_string())?;
     let mut reload = Reload::new(&options)?;
     match &options.config {
         Some(file) => {
@@ -97,7 +92,15 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
     Ok(0)
 }
 
-fn export(hub: HubBuilder) -> std::result::Result<(Hub, Server), Error> {
+fn export(options: &Options) -> std::result::Result<(Hub, Server), Error> {
+    let mut hub = Hub::builder("tinymcp", env!("CARGO_PKG_VERSION")).on_status(report).pass_trace();
+    if options.lazy {
+        hub = hub.lazy_tools();
+    }
+    if options.http.is_none() {
+        // There is one client, so the servers are offered that client's capabilities.
+        hub = hub.wait_for_client(START);
+    }
     let hub = hub.build()?;
     let mut server = Server::new("tinymcp", env!("CARGO_PKG_VERSION"));
     hub.export(&mut server)?;

@@ -12,7 +12,7 @@ use crate::serve::HttpOptions;
 
 /// Long options.
 const NAMES: &str = "http token-file allow-host allow-origin url config header timeout allow deny rename \
-                     prefix health status metrics watch help";
+                     prefix health status metrics watch lazy help";
 
 /// Parsed options; one field for each option of `help.txt`.
 #[derive(Debug, Default)]
@@ -33,6 +33,7 @@ pub(crate) struct Options {
     pub(crate) pages: Pages,
     /// Reload when a file changes.
     pub(crate) watch: bool,
+    pub(crate) lazy: bool,
     pub(crate) help: bool,
 }
 
@@ -100,6 +101,10 @@ impl Options {
             "token-file" => once(name, &mut self.settings.token_file, value(parser)?.into()),
             "watch" => {
                 self.watch = true;
+                Ok(())
+            }
+            "lazy" => {
+                self.lazy = true;
                 Ok(())
             }
             "help" => {
