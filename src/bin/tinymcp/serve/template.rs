@@ -228,6 +228,16 @@ impl Text {
         self.parts.first().filter(|part| !matches!(part, Part::Flag { .. }))?.name()
     }
 
+    /// The placeholder at the beginning as it is written, such as `{?note}`.
+    pub(crate) fn leading_placeholder(&self) -> String {
+        let (before, after) = match self.parts.first() {
+            Some(Part::Optional(_)) => ("?", ""),
+            Some(Part::Spread(_)) => ("", "..."),
+            _ => ("", ""),
+        };
+        format!("{{{before}{}{after}}}", self.leading_name().unwrap_or_default())
+    }
+
     /// Names of the placeholders `{?name:TEXT}`.
     pub(crate) fn flags(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter(|part| matches!(part, Part::Flag { .. })).filter_map(Part::name)
@@ -307,7 +317,7 @@ impl Part {
         }
         let known = known(name).or(properties.is_unknown.then_some(true));
         if known.is_none() && !properties.open {
-            return Err(unknown(name, properties));
+            return Err(unknown(inside, name, properties));
         }
         let name = name.to_owned();
         if let Some(text) = flag.filter(|_| !spread) {
@@ -354,21 +364,20 @@ fn inserted(value: Value<'_>) -> Cow<'_, str> {
 }
 
 /// Message about an unknown name, with the nearest known one or a list.
-fn unknown(name: &str, properties: &Properties) -> String {
+fn unknown(inside: &str, name: &str, properties: &Properties) -> String {
     let known = || properties.names.iter().map(|(known, _)| known.as_str());
-    match nearest(name, &mut known()) {
-        _ if properties.names.is_empty() => {
-            format!("unknown placeholder `{{{name}}}`: there are no arguments")
-        }
-        Some(known) => format!("unknown placeholder `{{{name}}}`: did you mean `{{{known}}}`?"),
+    let expected = match nearest(name, &mut known()) {
+        _ if properties.names.is_empty() => "there are no arguments".to_owned(),
+        Some(known) => format!("did you mean `{{{known}}}`?"),
         None => {
             let mut list = join(&mut known().take(LISTED).map(|name| format!("`{{{name}}}`")), ", ");
             if properties.names.len() > LISTED {
                 list.push_str(", …");
             }
-            format!("unknown placeholder `{{{name}}}`: expected one of {list}")
+            format!("expected one of {list}")
         }
-    }
+    };
+    format!("unknown placeholder `{{{inside}}}`: {expected}; write `{{{{{inside}}}}}` for literal braces")
 }
 
 #[cfg(test)]

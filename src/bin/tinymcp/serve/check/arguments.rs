@@ -46,6 +46,25 @@ impl<'t> Arguments<'t> {
         self.get(name).is_none_or(may_begin_with_dash)
     }
 
+    /// The way to exclude values that begin with a dash.
+    fn exclusion(&self, name: &str) -> String {
+        let kind = |value: Option<Value<'t>>| value?.get("type")?.as_str();
+        let property = self.get(name);
+        let is_list = kind(property) == Some("array");
+        let items = if is_list { property.and_then(|list| list.get("items")) } else { property };
+        let schema = match kind(items) {
+            Some("integer" | "number") if !is_list => "a range such as 0..",
+            Some("integer" | "number") => {
+                "the schema {\"type\": \"array\", \"items\": {\"type\": \"integer\", \"minimum\": 0}}"
+            }
+            _ if is_list => {
+                "the schema {\"type\": \"array\", \"items\": {\"type\": \"string\", \"pattern\": \"^[^-]\"}}"
+            }
+            _ => "the schema {\"type\": \"string\", \"pattern\": \"^[^-]\"}",
+        };
+        format!("exclude such values by {schema} for `{name}` in `input`")
+    }
+
     /// Returns whether all values are numbers, booleans or texts that the author chose.
     fn is_plain(&self, element: &Text) -> bool {
         element.names().all(|name| self.get(name).is_some_and(is_plain))
@@ -82,7 +101,8 @@ pub(super) fn check(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
             && !is_protected(before)
             && arguments.may_begin_with_dash(name)
         {
-            warn(option_message(at, name, before));
+            let exclusion = arguments.exclusion(name);
+            warn(option_message(at, &element.leading_placeholder(), &exclusion, before));
         }
     }
     sql(elements, &words, start, &arguments, warn);
@@ -94,27 +114,36 @@ pub(super) fn check(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
     }
 }
 
-fn option_message(at: usize, name: &str, before: &[&str]) -> String {
-    let program = before.first().map_or("", |program| script::name(program));
-    if words::has(EXPRESSIONS, program) {
+/// Warning of a value that a program may read as an option, with the cures in the order of their
+/// use: a script of the author does not end its options at `--` by itself.
+fn option_message(at: usize, placeholder: &str, exclusion: &str, before: &[&str]) -> String {
+    let program = before.first().copied().unwrap_or_default();
+    let start = format!(
+        "argument {at} of the command line begins with {placeholder}, whose value may begin with `-`"
+    );
+    if words::has(EXPRESSIONS, script::name(program)) {
         return format!(
-            "argument {at} of the command line begins with {{{name}}}, whose value may begin with `-`; {program} \
-             reads it as a part of its expression, also behind \"--\": put a fixed text in front of it, such as \
-             \"./{{{name}}}\", or exclude such values in the input schema with \"pattern\": \"^[^-]\""
+            "{start}; {} reads it as a part of its expression, also behind \"--\": put a fixed text in front of it, \
+             such as \"./{placeholder}\", or {exclusion}",
+            script::name(program)
         );
     }
-    let attached = match before.last() {
-        Some(option) if option.starts_with("--") && option.len() > 2 => format!("{option}={{{name}}}"),
+    let option = match before.last() {
+        Some(option) if option.starts_with("--") && option.len() > 2 => format!("{option}="),
         Some(option) if option.starts_with('-') && option.len() == 2 && *option != "--" => {
-            format!("{option}{{{name}}}")
+            (*option).to_owned()
         }
-        _ => format!("--option={{{name}}}"),
+        _ => "--option=".to_owned(),
     };
-    format!(
-        "argument {at} of the command line begins with {{{name}}}, whose value may begin with `-` and \
-         be read as an option: put \"--\" in front of it, write \"{attached}\", or exclude \
-         such values in the input schema with \"pattern\": \"^[^-]\""
-    )
+    let attached = format!("write \"{option}{placeholder}\"");
+    let cures = if program.contains('/') || script::is_interpreter(program) {
+        let dashes =
+            "put \"--\" in front of it, if the program ends its options there (a script must do so itself)";
+        [exclusion, &attached, dashes]
+    } else {
+        ["put \"--\" in front of it", &attached, exclusion]
+    };
+    format!("{start} and be read as an option: {}", cures.join(", or "))
 }
 
 /// Index of the program in a command line, after `sudo`, `env`, `timeout 5` and the like.
@@ -190,7 +219,10 @@ fn parameter(element: &Text, arguments: &Arguments<'_>) -> shell::Parameter {
         name: element.names().next().map(str::to_owned),
         is_list: element.spread().is_some(),
         is_plain: arguments.is_plain(element),
-        is_option: element.leading_name().is_some_and(|name| arguments.may_begin_with_dash(name)),
+        exclusion: element
+            .leading_name()
+            .filter(|name| arguments.may_begin_with_dash(name))
+            .map(|name| arguments.exclusion(name)),
     }
 }
 

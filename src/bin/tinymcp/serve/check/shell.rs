@@ -20,8 +20,8 @@ pub(super) struct Parameter {
     pub(super) is_list: bool,
     /// A number, a boolean or a text that the author chose.
     pub(super) is_plain: bool,
-    /// It may begin with a dash.
-    pub(super) is_option: bool,
+    /// The way to exclude values that begin with a dash, if it may have one.
+    pub(super) exclusion: Option<String>,
 }
 
 /// Reserved words and builtins that may precede a command.
@@ -130,14 +130,13 @@ impl Usage<'_> {
                 ));
             }
         }
-        if self.value.is_option {
+        if let Some(exclusion) = &self.value.exclusion {
             if let Some((parameter, program)) = self.commands.iter().find_map(|command| self.option(command))
             {
                 let fixed = if has(EXPRESSIONS, &program) { "" } else { "-- \"$1\" or " };
                 warn(format!(
                     "\"${parameter}\" of the script has the value of {{{name}}}, which may begin with `-` and be \
-                     read as an option by {program}: write {}./\"${parameter}\", or exclude such values in the \
-                     input schema with \"pattern\": \"^[^-]\"",
+                     read as an option by {program}: write {}./\"${parameter}\", or {exclusion}",
                     fixed.replace('1', &parameter)
                 ));
             }

@@ -78,7 +78,7 @@ fn warnings_name_the_cure() {
             r#""run": ["cat", "{x}"], "input": {"x": "string"}"#,
             "argument 1 of the command line begins with {x}",
         ),
-        (r#""run": ["cat", "{x...}"], "input": {"x": "string[]"}"#, "begins with {x}"),
+        (r#""run": ["cat", "{x...}"], "input": {"x": "string[]"}"#, "begins with {x...}"),
         (r#""run": ["cat", "{x}"], "input": {"x": "integer -5..5"}"#, "begins with {x}"),
         (r#""run": ["cat", "{x}"], "input": {"x": "string 20..30"}"#, "begins with {x}"),
         (r#""run": ["sh", "{x}", "-c", "y"], "input": {"x": "string"}"#, "argument 1 of the command line"),
@@ -153,6 +153,7 @@ fn values_that_cannot_begin_with_a_dash_give_no_warning() {
         r#"{"x": "a|-b"}"#,
         r#"{"x": "boolean"}"#,
         r#"{"x": "(a|b)[]"}"#,
+        r#"{"x": {"type": "string", "pattern": "^[^-]"}, "y?": "string"}"#,
         r#"{"type": "object", "properties": {"x": {"type": "string", "pattern": "^[^-]"}}, "required": ["x"]}"#,
         r#"{"type": "object", "properties": {"x": {"type": "string", "pattern": "^[a-z]+$", "minLength": 3}}, "required": ["x"]}"#,
     ] {
@@ -239,7 +240,9 @@ const INVALID: &[&str] = &[
     r#"{"tools": {"t": {"run": ["x"], "sandbox": {"read": "x"}}}}"#,
     r#"{"tools": {"t": {"run": ["x"], "sandbox": {"write": ["system"]}}}}"#,
     r#"{"tools": {"t": {"run": ["x"], "sandbox": {"nett": true}}}}"#,
-    r#"{"tools": {"t": {"run": ["x"], "input": {"a": {"type": "string"}}}}}"#,
+    r#"{"tools": {"t": {"run": ["x"], "input": {"a": 1}}}}"#,
+    r#"{"tools": {"t": {"run": ["x"], "input": {"a": {"type": 1}}}}}"#,
+    r#"{"tools": {"t": {"run": ["x"], "input": {"properties": {"a": {"type": "string"}}}}}}"#,
     r#"{"tools": {"t": {"run": ["x"], "input": {"a b": "string"}}}}"#,
     r#"{"tools": {"t": {"run": ["x"], "input": {"type": "object", "required": "a"}}}}"#,
     r#"{"resources": {"soil": {"file": "x"}}}"#,
@@ -271,7 +274,8 @@ fn the_schema_of_the_files_agrees_with_the_reader() {
                   "env": {"A": "b"}, "cwd": ".", "timeout": 0.5, "sandbox": {"read": ["system", "."], "net": false}},
             "b": {"worker": ["x"], "outputSchema": {"type": "object"}, "confirm": "Really?", "concurrency": 1, "outputLimit": 1, "rest": "link"},
             "c": {"run": ["x"], "input": {"type": "object", "properties": {"a": true}}, "output": "json", "outputSchema": {}},
-            "d": {"run": ["x"], "input": {"type": "string"}}, "e": {"run": ["x"], "input": {}}
+            "d": {"run": ["x"], "input": {"type": "string"}}, "e": {"run": ["x"], "input": {}},
+            "f": {"run": ["x"], "input": {"a": {"type": "string"}, "b?": {}, "c": "string", "type": {"enum": [1]}}}
         },
         "resources": {"a://b": {"file": "x", "watch": true}, "a:c": {"folder": "y", "mimeType": "text/plain"}},
         "resourceTemplates": {"a://{b}": {"file": "x/{b}"}},

@@ -7,7 +7,7 @@ use super::super::template::Properties;
 use super::super::words::{self, nearest};
 use super::document::Node;
 use super::input::{self, Argument};
-use super::members::{Problems, described};
+use super::members::Problems;
 
 /// Schema of a tool without arguments.
 const NO_ARGUMENTS: &str = r#"{"type":"object","properties":{},"additionalProperties":false}"#;
@@ -33,7 +33,8 @@ impl Input {
 
 /// Reads member `input`, a JSON Schema or the short form.
 ///
-/// An object whose values are all strings is the short form, unless its `type` is `object`.
+/// It is a JSON Schema if its `type` is `object`, otherwise the short form, whose values are texts and
+/// JSON Schemas of single arguments.
 pub(super) fn input(node: Option<Node<'_>>, problems: &mut Problems) -> Input {
     let Some(node) = node else { return of_schema(Json::constant(NO_ARGUMENTS)) };
     if !problems.any_object(&node) {
@@ -95,23 +96,24 @@ fn short_form(node: &Node<'_>, problems: &mut Problems) -> Json {
     properties.begin_object();
     required.begin_array();
     let mut names: Vec<&str> = Vec::new();
+    let mut has_schemas = false;
     if node.value.len() > MAX_ARGUMENTS {
         problems.add(node, format!("more than {MAX_ARGUMENTS} arguments"));
         return Json::constant(NO_ARGUMENTS);
     }
     for (key, member) in node.members() {
-        let Some(text) = member.value.as_str() else {
-            problems.add(
+        let schema = member.value.as_str().map(Argument::parse);
+        // `properties` is a part of a JSON Schema without its type.
+        let is_schema = member.value.kind() == Kind::Object && key != "properties";
+        if schema.is_none() && !is_schema {
+            problems.expected(
                 &member,
-                format!(
-                    "expected a text such as \"integer 1..8\", got {}; for a JSON Schema, `input` must have \
-                     \"type\": \"object\"",
-                    described(member.value)
-                ),
+                "a text such as \"integer 1..8\" or a JSON Schema (if `input` is one itself, add \"type\": \
+                 \"object\")",
             );
             continue;
-        };
-        let argument = input::name(key).and_then(|name| Ok((name, Argument::parse(text)?)));
+        }
+        let argument = input::name(key).and_then(|name| Ok((name, schema.transpose()?)));
         let ((name, is_optional), argument) = match argument {
             Ok(argument) => argument,
             Err(message) => {
@@ -124,8 +126,18 @@ fn short_form(node: &Node<'_>, problems: &mut Problems) -> Json {
         }
         names.push(name);
         properties.key(name);
-        argument.write(&mut properties);
-        if !is_optional && argument.default.is_none() {
+        let has_default = match &argument {
+            Some(argument) => {
+                argument.write(&mut properties);
+                argument.default.is_some()
+            }
+            None => {
+                has_schemas = true;
+                properties.value(member.value);
+                member.value.get("default").is_some()
+            }
+        };
+        if !is_optional && !has_default {
             required.string(name);
         }
     }
@@ -136,7 +148,22 @@ fn short_form(node: &Node<'_>, problems: &mut Problems) -> Json {
     w.key("properties").json(&properties.into_json());
     w.key("required").json(&required.into_json());
     w.key("additionalProperties").bool(false).end_object();
-    w.into_json()
+    let schema = w.into_json();
+    if has_schemas {
+        // As a whole, where references start.
+        if let Err(error) = options().compile(schema.to_doc().root()) {
+            let path = error.pointer.strip_prefix("/properties/").unwrap_or_default();
+            let name = path.split('/').next().unwrap_or_default();
+            let member = argument(node, name).below(path.get(name.len()..).unwrap_or_default());
+            problems.add(&member, format!("invalid JSON Schema: {}", error.message));
+        }
+    }
+    schema
+}
+
+/// The argument of the short form with this name; the whole form if there is none.
+fn argument<'d>(node: &Node<'d>, name: &str) -> Node<'d> {
+    node.get(name).or_else(|| node.get(&format!("{name}?"))).unwrap_or_else(|| node.clone())
 }
 
 fn of_schema(schema: Json) -> Input {
@@ -172,12 +199,11 @@ fn check_defaults(node: &Node<'_>, input: &Input, problems: &mut Problems) {
         // A reference to another part of the schema is not resolved here.
         let Some(schema) = property.and_then(|property| options().compile(property).ok()) else { continue };
         if let Err(violation) = schema.check(default.to_doc().root()) {
-            let member = node.get(name).or_else(|| node.get(&format!("{name}?")));
             let member = match node.get("properties").and_then(|properties| properties.get(name)) {
                 Some(property) if node.value.get("type").and_then(Value::as_str) == Some("object") => {
                     property
                 }
-                _ => member.unwrap_or_else(|| node.clone()),
+                _ => argument(node, name),
             };
             problems.add(&member, format!("invalid default: {}", violation.message));
         }

@@ -123,7 +123,8 @@ fn every_problem_is_reported_at_its_line() {
         [
             "f.json:3: /tools/a/descripton: unknown member \"descripton\"; did you mean \"description\"?",
             "f.json:4: /tools/b b: invalid tool name \"b b\": allowed are 1 to 128 characters of A-Z a-z 0-9 _ . -",
-            "f.json:4: /tools/b b/run/1: unknown placeholder `{nope}`: there are no arguments",
+            "f.json:4: /tools/b b/run/1: unknown placeholder `{nope}`: there are no arguments; \
+             write `{{nope}}` for literal braces",
             "f.json:5: /tools/b b/timeout: expected a number of seconds above 0, at most 3600, got 0",
             "f.json:6: /tools/c: missing member `run`, the command line, such as [\"/usr/bin/df\", \"-h\"]",
             "f.json:7: /tols: unknown member \"tols\"; did you mean \"tools\"?",
@@ -211,6 +212,14 @@ fn invalid_tools_are_explained() {
             "/input/require: unknown keyword \"require\"; did you mean \"required\"?",
         ),
         (
+            r#""run": ["awk", "{print $1}"], "input": {"a": "string"}"#,
+            "/run/1: unknown placeholder `{print $1}`: expected one of `{a}`; write `{{print $1}}` for literal braces",
+        ),
+        (
+            r#""run": ["sh", "-c", "echo ${HOME}"]"#,
+            "there are no arguments; write `{{HOME}}` for literal braces",
+        ),
+        (
             r#""run": ["awk", "/{a}/"], "input": {"a": "string"}"#,
             "/run/1: placeholder inside a program of awk",
         ),
@@ -223,7 +232,24 @@ fn invalid_tools_are_explained() {
             r#""run": ["x"], "input": {"a": "int"}"#,
             "/input/a: unknown type \"int\"; did you mean \"integer\"?",
         ),
-        (r#""run": ["x"], "input": {"a": {"type": "string"}}"#, "`input` must have \"type\": \"object\""),
+        (
+            r#""run": ["x"], "input": {"a": true}"#,
+            "/input/a: expected a text such as \"integer 1..8\" or a JSON Schema (if `input` is one itself, add \
+             \"type\": \"object\"), got true",
+        ),
+        (r#""run": ["x"], "input": {"properties": {"a": {}}}"#, "add \"type\": \"object\"), got an object"),
+        (
+            r#""run": ["x"], "input": {"b": "string", "a?": {"items": {"type": "strin"}}}"#,
+            "/input/a?/items/type: invalid JSON Schema: ",
+        ),
+        (
+            r##""run": ["x"], "input": {"a": {"$ref": "#/$defs/a", "$defs": {"a": {}}}}"##,
+            "/input/a/$ref: invalid",
+        ),
+        (
+            r#""run": ["x"], "input": {"a": {"type": "integer", "default": "x"}}"#,
+            "/input/a: invalid default: ",
+        ),
         (r#""run": ["x"], "input": {"a b": "string"}"#, "invalid argument name \"a b\""),
         (r#""run": ["x"], "input": {"a": "string", "a?": "string"}"#, "with and without `?`"),
         (r#""run": ["x"], "input": {"a": "integer 1..2 = 3"}"#, "/input/a: invalid default: "),

@@ -156,10 +156,11 @@ fn argv(node: &Node<'_>, properties: Option<&Properties>, problems: &mut Problem
             }
         }
     }
+    if problems.list.len() > before {
+        return None;
+    }
     if let Some((at, language)) = script::placeholder(&elements) {
         problems.add(items.get(at).unwrap_or(node), script::problem(language));
-    }
-    if problems.list.len() > before {
         return None;
     }
     Argv::parse(&elements, properties.unwrap_or(&closed)).ok()

@@ -63,12 +63,16 @@ fn errors() {
         (&[], "{}", "0: the command line must not be empty: expected a program"),
         (&[""], "{}", "0: the program must not be empty"),
         (&["{bed}"], "{}", "0: the program must not have placeholders; write `{{` for a literal brace"),
-        (&["p", "{ bed}"], "{}", "1: unknown placeholder `{ bed}`: did you mean `{bed}`?"),
+        (
+            &["p", "{ bed}"],
+            "{}",
+            "1: unknown placeholder `{ bed}`: did you mean `{bed}`?; write `{{ bed}}` for literal braces",
+        ),
         (
             &["p", "x", "{bde}"],
             "{}",
             "2: unknown placeholder `{bde}`: expected one of `{bed}`, `{note}`, \
-         `{tags}`, `{a b}`, `{c:d}`",
+         `{tags}`, `{a b}`, `{c:d}`; write `{{bde}}` for literal braces",
         ),
         (
             &["p", "{note}"],
@@ -83,7 +87,11 @@ fn errors() {
         (&["p", "{?}"], "{}", "1: `{?}` has no name; write `{{` and `}}` for literal braces"),
         (&["p", "{?tags...}"], "{}", "1: write `{tags...}` without `?`: an absent array gives no argument"),
         (&["p", "{?note:}"], "{}", "1: `{?note:}` has no text behind the colon, such as `{?note:--all}`"),
-        (&["p", "{?nte:--all}"], "{}", "1: unknown placeholder `{nte}`: did you mean `{note}`?"),
+        (
+            &["p", "{?nte:--all}"],
+            "{}",
+            "1: unknown placeholder `{?nte:--all}`: did you mean `{note}`?; write `{{?nte:--all}}` for literal braces",
+        ),
         (&["p", "{bed}{tags...}{bed}"], "{}", "1: `...` must be the only placeholder of its element"),
         (&["p", "a\0"], "{}", "1: an argument must not contain a NUL character"),
         (&["p", "{bed}"], r#"{"bed": "a\u0000"}"#, "argument `bed` must not contain a NUL character"),
@@ -95,7 +103,10 @@ fn errors() {
     }
     let none = Properties::default();
     let message = Argv::parse(&["p", "{x}"], &none).unwrap_err().1;
-    assert_eq!(message, "unknown placeholder `{x}`: there are no arguments");
+    assert_eq!(
+        message,
+        "unknown placeholder `{x}`: there are no arguments; write `{{x}}` for literal braces"
+    );
     let open = Properties { open: true, ..none };
     assert!(Argv::parse(&["p", "{?x}", "{y...}"], &open).is_ok());
     assert!(Argv::parse(&["p", "{x}"], &open).unwrap_err().1.contains("`x` is optional"));

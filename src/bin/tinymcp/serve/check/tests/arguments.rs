@@ -1,10 +1,10 @@
 //! Tests of the checks of command lines and of shell scripts.
 use super::{Folder, tool};
 
-/// Warnings of a command line whose arguments `x`, `y` are texts, `n` a number, `w` a word and
-/// `list` a list of texts.
+/// Warnings of a command line whose arguments `x`, `y` are texts, `n` and `o` numbers, `w` a
+/// word, `list` a list of texts and `p` optional.
 fn warnings(elements: &[&str]) -> Vec<String> {
-    let input = r#"{"x": "string", "y": "string", "n": "integer -5..5", "w": "a|-b", "list": "string[]"}"#;
+    let input = r#"{"x": "string", "y": "string", "n": "integer -5..5", "w": "a|-b", "list": "string[]", "o": "integer", "p?": "string"}"#;
     let mut run = tinymcp::json::Writer::new();
     run.begin_array();
     for element in elements {
@@ -14,7 +14,9 @@ fn warnings(elements: &[&str]) -> Vec<String> {
     let text = tool(&format!("\"stdin\": \"json\", \"run\": {}, \"input\": {input}", run.as_str()));
     let mut warnings = Folder::new("arguments", &text).warnings();
     warnings.retain(|warning| {
-        !["is not in PATH", "SCH-", "NAME-", "DESC-"].iter().any(|part| warning.contains(part))
+        !["is not in PATH", "does not exist", "SCH-", "NAME-", "DESC-"]
+            .iter()
+            .any(|part| warning.contains(part))
     });
     warnings
 }
@@ -58,6 +60,25 @@ fn values_that_are_read_as_options() {
         (&["grep", "-n", "{x}", "file"], "or exclude"),
         (&["tool", "-e", "{x}"], "write \"-e{x}\""),
         (&["tool", "--expr", "{x}"], "write \"--expr={x}\""),
+        (&["tool", "{o}"], "write \"--option={o}\", or exclude such values by a range such as 0.. for `o`"),
+        (
+            &["tool", "{?p}"],
+            "argument 1 of the command line begins with {?p}, whose value may begin with `-`",
+        ),
+        (&["tool", "-p", "{?p}"], "write \"-p{?p}\""),
+        (&["tool", "--", "{x}", "{list...}"], ""),
+        (
+            &["tool", "{list...}"],
+            "write \"--option={list...}\", or exclude such values by the schema {\"type\": \"array\"",
+        ),
+        // A script of the author does not end its options at `--` by itself.
+        (
+            &["./tool.sh", "{x}"],
+            "read as an option: exclude such values by the schema {\"type\": \"string\", \"pattern\": \"^[^-]\"} for \
+             `x` in `input`, or write \"--option={x}\", or put \"--\" in front of it, if the program ends",
+        ),
+        (&["python3", "tool.py", "{x}"], "read as an option: exclude"),
+        (&["tool", "{x}"], "read as an option: put \"--\" in front of it, or write"),
         (&["tool", "{w}"], ""),
         (&["tool", "{n}"], "argument 1"),
         (&["python3", "-c", "print()", "{x}"], ""),
