@@ -81,7 +81,10 @@ fn the_schema_is_printed() {
 #[test]
 fn the_configuration_of_a_host_starts_the_server() {
     let folder = Folder::new("config");
-    folder.write("a b.json", r#"{"server": {"name": "my server"}}"#);
+    folder.write(
+        "a b.json",
+        r#"{"server": {"name": "my server"}, "resources": {"a://x": {"file": "a b.json"}}}"#,
+    );
     let (status, out, _) = folder.serve(&["a b.json", "--print-config", "claude"]);
     assert_eq!(status, 0);
     let doc = Doc::parse(&out).unwrap();

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use super::definition::{Definition, Grants, Mode, PromptDefinition, ResourceDefinition, ToolDefinition};
 use super::files;
+use super::place::Place;
 use super::programs::sandbox;
 use super::read::{self, Problem, reason, script};
 use crate::escape::one_line;
@@ -99,6 +100,12 @@ fn counted(number: usize, noun: &str) -> String {
 /// line.
 pub(crate) fn check(definition: &Definition) -> Vec<Problem> {
     let mut warnings = Vec::new();
+    let Definition { tools, resources, templates, prompts, .. } = definition;
+    if tools.is_empty() && resources.is_empty() && templates.is_empty() && prompts.is_empty() {
+        let file = definition.sources.first().map_or(Path::new(""), PathBuf::as_path).into();
+        let message = "nothing is served: add `tools`, `resources` or `prompts`".to_owned();
+        warnings.push(Problem { place: Place { file, line: 0, pointer: String::new() }, message });
+    }
     for tool in &definition.tools {
         check_tool(tool, &mut |message| warnings.push(Problem { place: tool.source.place.clone(), message }));
     }
@@ -153,18 +160,22 @@ fn check_tool(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
         warn("missing `description`: models choose a tool by it".to_owned());
     }
     let argv = &tool.program.argv;
-    let program = program::find(argv.program());
-    match &program {
-        Ok(path) => {
-            let excluded = tool.program.sandbox.as_ref().is_some_and(|grants| !may_read(grants, path));
-            if excluded {
-                warn(format!(
-                    "the sandbox does not let the program {} be read: add \"system\" or its folder to `read`",
-                    path.display()
-                ));
-            }
+    let mut files = script_files(tool);
+    match program::find(argv.program()) {
+        Ok(path) => files.push(path),
+        Err(message) => warn(message),
+    }
+    let words: Vec<&str> = argv.elements().iter().map(|word| word.literal().unwrap_or_default()).collect();
+    let script = script::file(&words).map(|file| tool.program.cwd.join(file));
+    if let Some(path) = script.filter(|path| !path.exists()) {
+        warn(format!("script {}: does not exist", path.display()));
+    }
+    for path in files {
+        let path = path.canonicalize().unwrap_or(path);
+        if tool.program.sandbox.as_ref().is_some_and(|grants| !may_read(grants, &path)) {
+            let grant = if is_system(&path) { Path::new(sandbox::SYSTEM_WORD) } else { &path };
+            warn(format!("the sandbox does not let {} be read: add {grant:?} to `read`", path.display()));
         }
-        Err(message) => warn(message.clone()),
     }
     if !tool.program.cwd.is_dir() {
         warn(format!("cwd {}: not a folder", tool.program.cwd.display()));
@@ -183,16 +194,19 @@ fn check_tool(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
     }
 }
 
-/// Returns whether a sandbox grants access to a program.
-fn may_read(grants: &Grants, program: &Path) -> bool {
+/// Returns whether the word `system` grants access to a file.
+fn is_system(path: &Path) -> bool {
     const SYSTEM: &str = "/usr /bin /sbin /lib /lib32 /lib64 /nix/store /gnu/store";
-    let real = program.canonicalize();
-    let real = real.as_deref().unwrap_or(program);
+    SYSTEM.split(' ').any(|folder| path.starts_with(folder))
+}
+
+/// Returns whether a sandbox grants access to a file.
+fn may_read(grants: &Grants, path: &Path) -> bool {
     grants.read.iter().chain(&grants.write).any(|grant| {
         if grant == Path::new(sandbox::SYSTEM_WORD) {
-            return SYSTEM.split(' ').any(|folder| real.starts_with(folder));
+            return is_system(path);
         }
-        real.starts_with(grant.canonicalize().as_deref().unwrap_or(grant))
+        path.starts_with(grant.canonicalize().as_deref().unwrap_or(grant))
     })
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) file: Arc<Path>,
-    /// From 1.
+    /// From 1; 0 for a folder.
     pub(crate) line: usize,
     /// JSON pointer (RFC 6901); empty for the whole file.
     pub(crate) pointer: String,
@@ -16,7 +16,10 @@ pub(crate) struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file.display(), self.line)?;
+        write!(f, "{}", self.file.display())?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
         if self.pointer.is_empty() {
             return Ok(());
         }

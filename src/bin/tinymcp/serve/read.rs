@@ -92,7 +92,7 @@ fn files(paths: &[PathBuf], problems: &mut Problems) -> Vec<PathBuf> {
     for path in paths {
         let mut found = if path.is_dir() {
             folder(path).unwrap_or_else(|message| {
-                let place = Place { file: path.as_path().into(), line: 1, pointer: String::new() };
+                let place = Place { file: path.as_path().into(), line: 0, pointer: String::new() };
                 problems.list.push(Problem { place, message });
                 Vec::new()
             })

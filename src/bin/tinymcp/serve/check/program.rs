@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 
 use super::super::read::reason;
+use super::super::tool::find_program;
 
 /// Finds a program as the system does: a name without `/` is searched in PATH.
 ///
@@ -35,7 +36,11 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, String> {
 
 fn executable(path: &Path) -> Result<(), String> {
     let shown = path.display();
-    let metadata = path.metadata().map_err(|error| format!("program {shown}: {}", reason(&error)))?;
+    let metadata = path.metadata().map_err(|error| {
+        let has_space = path.as_os_str().as_encoded_bytes().contains(&b' ');
+        let cure = if has_space { "; write one text for each argument" } else { "" };
+        format!("program {shown}: {}{cure}", reason(&error))
+    })?;
     if !metadata.is_file() {
         return Err(format!("program {shown}: not a regular file"));
     }
@@ -69,10 +74,14 @@ fn interpreter(path: &Path, line: &[u8]) -> Result<(), String> {
         return Err(format!("program {shown}: the line ends are those of Windows (CR LF): save it with LF"));
     }
     let rest = String::from_utf8_lossy(rest);
-    let program = rest.split_whitespace().next().unwrap_or_default();
-    if Path::new(program).is_file() {
-        Ok(())
-    } else {
-        Err(format!("program {shown}: its interpreter {program:?} does not exist"))
+    let mut words = rest.split_whitespace();
+    let mut program = words.next().unwrap_or_default();
+    let mut exists = Path::new(program).is_file();
+    // `env` searches the interpreter in PATH.
+    let searched = words.find(|word| !word.starts_with('-') && !word.contains('='));
+    if let Some(searched) = searched.filter(|_| exists && program.ends_with("/env")) {
+        program = searched;
+        exists = find_program(program, Path::new("/")).is_some();
     }
+    if exists { Ok(()) } else { Err(format!("program {shown}: its interpreter {program:?} does not exist")) }
 }

@@ -87,7 +87,14 @@ fn warnings_name_the_cure() {
             r#""run": ["cat"], "sandbox": {"read": ["system", "/no/such"]}"#,
             "sandbox: /no/such does not exist",
         ),
-        (r#""run": ["cat"], "sandbox": {}"#, "add \"system\" or its folder to `read`"),
+        (r#""run": ["cat"], "sandbox": {}"#, "/cat be read: add \"system\" to `read`"),
+        (r#""run": ["python3", "none.py"]"#, "script none.py: does not exist"),
+        (
+            r#""run": ["env", "bash", "none.sh", "{x}"], "input": {"x": "a|b"}"#,
+            "script none.sh: does not exist",
+        ),
+        (r#""worker": ["python3", "none.py"]"#, "script none.py: does not exist"),
+        (r#""run": ["./ls -l"]"#, "program ls -l: does not exist; write one text for each argument"),
         (r#""run": ["cat"], "description": """#, "missing `description`"),
     ] {
         let text = tool(members).replacen(
@@ -101,6 +108,63 @@ fn warnings_name_the_cure() {
             "{members}: {warnings:?}"
         );
     }
+}
+
+#[test]
+fn scripts_outside_of_the_sandbox_are_reported() {
+    let sandbox = r#""sandbox": {"read": ["system", "in"]}"#;
+    for (members, expected) in [
+        (r#""run": ["./out/x.sh"]"#, "out/x.sh"),
+        (r#""worker": ["/bin/sh", "./out/y.sh"]"#, "out/y.sh"),
+        (r#""run": ["./in/x.sh"]"#, ""),
+        (r#""run": ["/bin/sh", "in/x.sh"]"#, ""),
+    ] {
+        let folder = Folder::new("outside", &tool(&format!("{members}, {sandbox}")));
+        for name in ["out/x.sh", "out/y.sh", "in/x.sh"] {
+            let path = folder.0.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "#!/usr/bin/env sh\n").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut found = folder.warnings();
+        found.retain(|warning| warning.contains("be read"));
+        let expected = match expected {
+            "" => Vec::new(),
+            path => vec![format!(
+                "f.json:1: /tools/t: the sandbox does not let {path} be read: add \"{path}\" to `read`"
+            )],
+        };
+        assert_eq!(found, expected, "{members}");
+    }
+}
+
+#[test]
+fn interpreters_of_scripts_are_searched() {
+    for (line, expected) in [
+        ("#!/usr/bin/env tinymcp-none", "its interpreter \"tinymcp-none\" does not exist"),
+        ("#!/usr/bin/env -S tinymcp-none -u", "its interpreter \"tinymcp-none\" does not exist"),
+        ("#!/none/env sh", "its interpreter \"/none/env\" does not exist"),
+        ("#!/usr/bin/env sh", ""),
+        ("#!/bin/sh -e", ""),
+    ] {
+        let folder = Folder::new("interpreter", &tool(r#""run": ["./x"]"#));
+        let path = folder.0.join("x");
+        fs::write(&path, line).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut found = folder.warnings();
+        found.retain(|warning| warning.contains("program x"));
+        assert_eq!(found.len(), usize::from(!expected.is_empty()), "{line}: {found:?}");
+        assert!(found.iter().all(|warning| warning.contains(expected)), "{line}: {found:?}");
+    }
+}
+
+#[test]
+fn a_file_that_serves_nothing_is_reported() {
+    let found = Folder::new("nothing", "{}").warnings();
+    assert_eq!(found, ["f.json: nothing is served: add `tools`, `resources` or `prompts`"]);
+    let found =
+        Folder::new("something", r#"{"resourceTemplates": {"b://{x}": {"file": "{x}.json"}}}"#).warnings();
+    assert_eq!(found, [""; 0]);
 }
 
 #[test]
@@ -235,6 +299,8 @@ const INVALID: &[&str] = &[
     r#"{"tools": {"t": {"run": ["x"], "rest": "drop"}}}"#,
     r#"{"tools": {"t": {"run": ["x"], "confirm": ""}}}"#,
     r#"{"tools": {"t": {"run": ["x"], "cwd": "~/x"}}}"#,
+    r#"{"tools": {"t": {"run": ["x"], "cwd": "$HOME"}}}"#,
+    r#"{"tools": {"t": {"run": ["x"], "output": "json", "outputSchema": {}}}}"#,
     r#"{"tools": {"t": {"run": ["x"], "env": {"A": 1}}}}"#,
     r#"{"tools": {"t": {"run": ["x"], "env": {"A=": "1"}}}}"#,
     r#"{"tools": {"t": {"run": ["x"], "sandbox": {"read": "x"}}}}"#,
@@ -267,20 +333,20 @@ fn the_schema_of_the_files_agrees_with_the_reader() {
         let folder = Folder::new("invalid", text);
         assert!(read::definition(&[folder.0.join("f.json")]).is_err(), "{text}");
     }
-    let text = r#"{
+    let text = r##"{
         "$schema": "x", "server": {"name": "n", "version": "1"}, "sandbox": "available",
         "tools": {
             "a": {"run": ["x", "{b}"], "input": {"b": "integer 1..8", "c?": "string"}, "stdin": "{b}", "output": "image/png",
                   "env": {"A": "b"}, "cwd": ".", "timeout": 0.5, "sandbox": {"read": ["system", "."], "net": false}},
             "b": {"worker": ["x"], "outputSchema": {"type": "object"}, "confirm": "Really?", "concurrency": 1, "outputLimit": 1, "rest": "link"},
-            "c": {"run": ["x"], "input": {"type": "object", "properties": {"a": true}}, "output": "json", "outputSchema": {}},
+            "c": {"run": ["x"], "input": {"type": "object", "properties": {"a": true}}, "output": "json", "outputSchema": {"$ref": "#/$defs/a", "$defs": {"a": {}}}},
             "d": {"run": ["x"], "input": {"type": "string"}}, "e": {"run": ["x"], "input": {}},
             "f": {"run": ["x"], "input": {"a": {"type": "string"}, "b?": {}, "c": "string", "type": {"enum": [1]}}}
         },
         "resources": {"a://b": {"file": "x", "watch": true}, "a:c": {"folder": "y", "mimeType": "text/plain"}},
         "resourceTemplates": {"a://{b}": {"file": "x/{b}"}},
         "prompts": {"p": {"file": "x", "arguments": ["a", "b?", {"name": "c", "required": true}]}}
-    }"#;
+    }"##;
     let doc = Doc::parse(text).unwrap();
     assert_eq!(schema.check_all(doc.root(), 10), []);
     let folder = Folder::new("valid", text);

@@ -11,7 +11,7 @@ use super::super::words;
 use super::arguments::{EXPRESSIONS, command};
 
 /// Texts that have a meaning only for a shell.
-const OPERATORS: &str = "| || && & > >> < 2>&1 2>/dev/null ;";
+const OPERATORS: &str = "| || && & > >> < ;";
 
 /// Variables that people expect to be replaced.
 const VARIABLES: &str = "HOME USER PWD PATH TMPDIR HOSTNAME";
@@ -22,14 +22,23 @@ const FILES: &str = "cat chmod chown cp du file head ls md5sum mv rm sha256sum s
 /// Warns of arguments that are not used, of lists, and of texts for a shell.
 pub(super) fn check(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
     for (name, value) in &tool.program.env {
-        if let Some(variable) = VARIABLES.split(' ').find(|v| has_variable(value, v)) {
+        if let Some(variable) = variables(value).find(|name| words::has(VARIABLES, name)) {
             warn(format!("variable {name}: `${variable}` is not replaced: write `${{{variable}}}`"));
         }
     }
     shell_texts(tool, warn);
-    let Mode::PerCall { stdin, .. } = &tool.mode else { return };
     let schema = tool.tool.input_schema.as_ref().map_or_else(Doc::default, Json::to_doc);
     let Some(properties) = schema.root().get("properties") else { return };
+    for (name, property) in properties.members().filter(|(_, property)| property.get("default").is_none()) {
+        let description = property.get("description").and_then(Value::as_str).unwrap_or_default();
+        if let Some((_, value)) = description.rsplit_once(" = ").filter(|(_, value)| !value.contains(' ')) {
+            warn(format!(
+                "the description of `{name}` ends with \"= {value}\", which is not a default: write TYPE RANGE = \
+                 DEFAULT - DESCRIPTION"
+            ));
+        }
+    }
+    let Mode::PerCall { stdin, .. } = &tool.mode else { return };
     let elements = tool.program.argv.elements();
     for element in elements {
         kinds(element, properties, warn);
@@ -88,27 +97,48 @@ fn shell_texts(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
             continue;
         }
         let text = element.leading_literal();
-        let is_operator = element.literal().is_some_and(|text| words::has(OPERATORS, text));
+        let is_literal = element.literal().is_some();
+        let is_last = at + 1 == elements.len();
+        let is_operator = is_literal && words::has(OPERATORS, text)
+            || is_last && text.trim_start_matches(['1', '2', '&']).starts_with(['<', '>']);
         let is_pattern = text.contains('*') && !text.starts_with('-') && words::has(FILES, program);
+        let is_go =
+            is_literal && !text.contains("{{") && ["{.", "{json ."].iter().any(|start| text.contains(start));
         let cure = if is_operator && !words::has(EXPRESSIONS, program) || is_pattern {
             "start a shell, see `Shell scripts` in the manual"
-        } else if text == "~" || text.starts_with("~/") || VARIABLES.split(' ').any(|v| has_variable(text, v))
-        {
-            "write the path itself, or start a shell"
+        } else if is_expanded(text) {
+            "write its value, or start a shell"
+        } else if !is_literal && text.ends_with('$') {
+            "write the argument without `$`"
+        } else if is_go {
+            "write each brace of a Go template twice, such as {{{{.Names}}}}"
         } else {
             continue;
         };
-        warn(format!(
-            "argument {at} of the command line, {text:?}, is passed as it is, because no shell runs: {cure}"
-        ));
+        let why = if is_go { "" } else { ", because no shell runs" };
+        warn(format!("argument {at} of the command line, {text:?}, is passed as it is{why}: {cure}"));
     }
 }
 
-/// Returns whether a text contains `$NAME` or `${NAME}`.
-fn has_variable(text: &str, name: &str) -> bool {
-    text.split('$').skip(1).any(|rest| {
+/// Returns whether a shell would replace a part of this text.
+fn is_expanded(text: &str) -> bool {
+    let is_home = text.strip_prefix('~').is_some_and(|rest| {
+        rest.split('/').next().is_some_and(|user| user.bytes().all(|b| b.is_ascii_lowercase()))
+    });
+    let is_command = text.contains("$(") || text.len() > 1 && text.starts_with('`') && text.ends_with('`');
+    // `$ENV` belongs to jq.
+    is_home || is_command || variables(text).any(|name| name != "ENV")
+}
+
+/// The names in capital letters behind `$` or `${`.
+fn variables(text: &str) -> impl Iterator<Item = &str> {
+    text.split('$').skip(1).filter_map(|rest| {
         let rest = rest.strip_prefix('{').unwrap_or(rest);
-        rest.strip_prefix(name)
-            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_'))
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let is_variable = |name: &&str| {
+            name.starts_with(|c: char| c.is_ascii_uppercase())
+                && !name.contains(|c: char| c.is_ascii_lowercase())
+        };
+        rest.get(..end).filter(is_variable)
     })
 }

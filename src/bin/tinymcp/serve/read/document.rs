@@ -43,7 +43,7 @@ impl Document {
             let line = line_ends.partition_point(|end| *end < error.offset()) + 1;
             let start = line.checked_sub(2).and_then(|l| line_ends.get(l)).map_or(0, |end| end + 1);
             let column = error.offset().saturating_sub(start) + 1;
-            let cure = cure(error.kind());
+            let cure = cure(error.kind(), text.get(error.offset()).copied().unwrap_or_default());
             let message = format!("invalid JSON at column {column}: {}{cure}", error.kind());
             Problem { place: Place { file: shared.clone(), line, pointer: String::new() }, message }
         })?;
@@ -77,14 +77,22 @@ impl Document {
     }
 }
 
-/// Explains the usual reason of a syntax error.
-fn cure(kind: ErrorKind) -> &'static str {
+/// Explains the usual reason of a syntax error at this byte.
+fn cure(kind: ErrorKind, byte: u8) -> &'static str {
     match kind {
+        ErrorKind::ExpectedName | ErrorKind::UnexpectedByte if byte == b'#' => {
+            "; comments are // … or /* … */"
+        }
+        // The first byte of typographic quotes in UTF-8.
+        ErrorKind::ExpectedName | ErrorKind::UnexpectedByte if byte == 0xe2 => "; write straight quotes: \"",
+        ErrorKind::UnexpectedByte if byte.is_ascii_uppercase() => {
+            "; true, false and null are in small letters, texts in double quotes"
+        }
         ErrorKind::ExpectedComma => "; a comma may be missing before it",
         ErrorKind::ExpectedName => "; names are in double quotes",
         ErrorKind::UnexpectedByte => "; texts are in double quotes",
         ErrorKind::UnexpectedEnd => "; a bracket or quote is not closed",
-        ErrorKind::ControlCharacter => "; write a line break as \\n",
+        ErrorKind::ControlCharacter => "; close the text with \", or write a line break as \\n",
         ErrorKind::Escape => "; write a backslash as \\\\",
         ErrorKind::ByteOrderMark => "; save the file as UTF-8 without it",
         _ => "",

@@ -32,8 +32,7 @@ const FOREIGN: [(&str, &str); 10] = [
     ("enum", "auto|manual|off"),
 ];
 
-const GRAMMAR: &str =
-    "TYPE RANGE = DEFAULT - DESCRIPTION, for example \"integer 1..8 = 4 - number of the bed\"";
+const GRAMMAR: &str = "TYPE RANGE = DEFAULT - DESCRIPTION with spaces around = and -, for example \"integer 1..8 = 4 - number of the bed\"";
 
 /// One argument.
 #[derive(Debug, Default)]
@@ -144,6 +143,9 @@ impl<'t> Argument<'t> {
         if word.is_empty() {
             return Err(format!("missing type; expected {GRAMMAR}"));
         }
+        if word.ends_with('?') {
+            return Err("write `?` behind the name of an optional argument, not behind its type".to_owned());
+        }
         let foreign = FOREIGN.iter().find(|(other, _)| *other == word).map(|(_, ours)| *ours);
         Err(match foreign.or_else(|| nearest(word, &mut TYPES.split(' '))) {
             Some(near) => format!("unknown type {word:?}; did you mean {near:?}?"),
@@ -179,8 +181,10 @@ impl<'t> Argument<'t> {
             };
             match value.as_f64().filter(|_| valid) {
                 Some(number) => bounds.push(number),
-                None if is_number => return Err(format!("{bound:?} is not a valid bound of {}", self.kind)),
-                None => return Err(format!("{bound:?} is not a valid length")),
+                None => {
+                    let what = if is_number { "bound" } else { "length" };
+                    return Err(format!("{bound:?} is not a valid {what}; expected {GRAMMAR}"));
+                }
             }
         }
         match bounds.as_slice() {
@@ -344,9 +348,14 @@ mod tests {
             ("strng", "did you mean \"string\"?"),
             ("uuid4", "unknown type \"uuid4\"; accepted are string, integer"),
             ("integer 8..1", "the range 8..1 is empty"),
-            ("integer 1.5..2", "\"1.5\" is not a valid bound of integer"),
-            ("number +1..2", "\"+1\" is not a valid bound of number"),
+            (
+                "integer 1.5..2",
+                "\"1.5\" is not a valid bound; expected TYPE RANGE = DEFAULT - DESCRIPTION with spaces",
+            ),
+            ("number +1..2", "\"+1\" is not a valid bound"),
             ("string -1..2", "\"-1\" is not a valid length"),
+            ("integer 1..8=5", "\"8=5\" is not a valid bound; expected TYPE"),
+            ("integer? 1..8", "write `?` behind the name"),
             ("integer ..", "unexpected text \"..\""),
             ("integer 5", "unexpected text \"5\" behind the type"),
             ("boolean 0..1", "a range has no meaning for boolean"),

@@ -12,6 +12,7 @@ use super::document::Node;
 /// Member names of other formats, and the members of this format with the same meaning.
 const FOREIGN: &[(&str, &str)] = &[
     ("args", "run"),
+    ("arguments", "input"),
     ("argv", "run"),
     ("cmd", "run"),
     ("command", "run"),
@@ -50,7 +51,7 @@ impl Problems {
             return false;
         }
         for (name, member) in node.members().filter(|(name, _)| !words::has(known, name)) {
-            self.add(&member, unknown_member(name, known));
+            self.add(&member, unknown_member(name, known, member.value.kind()));
         }
         true
     }
@@ -127,8 +128,8 @@ impl Problems {
             self.add(node, "empty path; \".\" is the folder of this file");
             return None;
         }
-        if text == "~" || text.starts_with("~/") {
-            self.add(node, format!("{text:?}: `~` is not expanded; write the path of the home folder"));
+        if text.starts_with(['~', '$']) {
+            self.add(node, format!("{text:?}: `~` and `$` are not expanded; write the path itself"));
             return None;
         }
         Some(absolute(&node.document().folder, text))
@@ -156,7 +157,7 @@ fn example(pointer: &str) -> &'static str {
     }
 }
 
-fn unknown_member(name: &str, known: &str) -> String {
+fn unknown_member(name: &str, known: &str, kind: Kind) -> String {
     if name == "shell" && words::has(known, "run") {
         return "unknown member \"shell\": no shell runs by itself; write \
                 \"run\": [\"/bin/sh\", \"-c\", \"script \\\"$1\\\"\", \"sh\", \"{argument}\"]"
@@ -168,7 +169,9 @@ fn unknown_member(name: &str, known: &str) -> String {
             known.replace(' ', ", ")
         );
     }
-    let foreign = FOREIGN.iter().find(|(other, ours)| *other == name && words::has(known, ours));
+    // Others have the arguments of the program in an array, and those of a call in an object.
+    let foreign = if name == "args" && kind == Kind::Object { "params" } else { name };
+    let foreign = FOREIGN.iter().find(|(other, ours)| *other == foreign && words::has(known, ours));
     match foreign.map(|(_, ours)| *ours).or_else(|| nearest(name, &mut known.split(' '))) {
         Some(near) => format!("unknown member {name:?}; did you mean {near:?}?"),
         None => format!("unknown member {name:?}; accepted are {}", known.replace(' ', ", ")),

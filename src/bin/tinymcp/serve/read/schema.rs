@@ -33,8 +33,8 @@ impl Input {
 
 /// Reads member `input`, a JSON Schema or the short form.
 ///
-/// It is a JSON Schema if its `type` is `object`, otherwise the short form, whose values are texts and
-/// JSON Schemas of single arguments.
+/// It is a JSON Schema if its `type` is `object`, otherwise the short form, whose values are texts
+/// and JSON Schemas of single arguments.
 pub(super) fn input(node: Option<Node<'_>>, problems: &mut Problems) -> Input {
     let Some(node) = node else { return of_schema(Json::constant(NO_ARGUMENTS)) };
     if !problems.any_object(&node) {
@@ -63,6 +63,9 @@ pub(super) fn output(node: &Node<'_>, problems: &mut Problems) -> Option<Json> {
         return None;
     }
     compiles(node, problems);
+    if node.value.get("type").is_none() && node.value.get("$ref").is_none() {
+        problems.add(node, "missing `type`: a JSON Schema is expected, such as {\"type\": \"object\"}");
+    }
     Some(node.value.to_json())
 }
 
@@ -102,25 +105,7 @@ fn short_form(node: &Node<'_>, problems: &mut Problems) -> Json {
         return Json::constant(NO_ARGUMENTS);
     }
     for (key, member) in node.members() {
-        let schema = member.value.as_str().map(Argument::parse);
-        // `properties` is a part of a JSON Schema without its type.
-        let is_schema = member.value.kind() == Kind::Object && key != "properties";
-        if schema.is_none() && !is_schema {
-            problems.expected(
-                &member,
-                "a text such as \"integer 1..8\" or a JSON Schema (if `input` is one itself, add \"type\": \
-                 \"object\")",
-            );
-            continue;
-        }
-        let argument = input::name(key).and_then(|name| Ok((name, schema.transpose()?)));
-        let ((name, is_optional), argument) = match argument {
-            Ok(argument) => argument,
-            Err(message) => {
-                problems.add(&member, message);
-                continue;
-            }
-        };
+        let Some(((name, is_optional), argument)) = argument(key, &member, problems) else { continue };
         if names.contains(&name) {
             problems.add(&member, format!("the argument {name:?} is defined with and without `?`"));
         }
@@ -150,19 +135,44 @@ fn short_form(node: &Node<'_>, problems: &mut Problems) -> Json {
     w.key("additionalProperties").bool(false).end_object();
     let schema = w.into_json();
     if has_schemas {
-        // As a whole, where references start.
-        if let Err(error) = options().compile(schema.to_doc().root()) {
-            let path = error.pointer.strip_prefix("/properties/").unwrap_or_default();
-            let name = path.split('/').next().unwrap_or_default();
-            let member = argument(node, name).below(path.get(name.len()..).unwrap_or_default());
-            problems.add(&member, format!("invalid JSON Schema: {}", error.message));
-        }
+        check_arguments(node, &schema, problems);
     }
     schema
 }
 
+/// Reads an argument of the short form: its name, whether it is optional, and its text unless it
+/// is a JSON Schema.
+fn argument<'d>(
+    key: &'d str,
+    member: &Node<'d>,
+    problems: &mut Problems,
+) -> Option<((&'d str, bool), Option<Argument<'d>>)> {
+    let text = member.value.as_str();
+    // `properties` is a part of a JSON Schema without its type.
+    if text.is_none() && (member.value.kind() != Kind::Object || key == "properties") {
+        problems.expected(
+            member,
+            "a text such as \"integer 1..8\" or a JSON Schema (if `input` is one itself, add \"type\": \
+             \"object\")",
+        );
+        return None;
+    }
+    let argument = input::name(key).and_then(|name| Ok((name, text.map(Argument::parse).transpose()?)));
+    argument.map_err(|message| problems.add(member, message)).ok()
+}
+
+/// Compiles the JSON Schemas of arguments as a whole, where references start.
+fn check_arguments(node: &Node<'_>, schema: &Json, problems: &mut Problems) {
+    if let Err(error) = options().compile(schema.to_doc().root()) {
+        let path = error.pointer.strip_prefix("/properties/").unwrap_or_default();
+        let name = path.split('/').next().unwrap_or_default();
+        let member = named(node, name).below(path.get(name.len()..).unwrap_or_default());
+        problems.add(&member, format!("invalid JSON Schema: {}", error.message));
+    }
+}
+
 /// The argument of the short form with this name; the whole form if there is none.
-fn argument<'d>(node: &Node<'d>, name: &str) -> Node<'d> {
+fn named<'d>(node: &Node<'d>, name: &str) -> Node<'d> {
     node.get(name).or_else(|| node.get(&format!("{name}?"))).unwrap_or_else(|| node.clone())
 }
 
@@ -203,7 +213,7 @@ fn check_defaults(node: &Node<'_>, input: &Input, problems: &mut Problems) {
                 Some(property) if node.value.get("type").and_then(Value::as_str) == Some("object") => {
                     property
                 }
-                _ => argument(node, name),
+                _ => named(node, name),
             };
             problems.add(&member, format!("invalid default: {}", violation.message));
         }

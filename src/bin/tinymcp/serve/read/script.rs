@@ -115,6 +115,18 @@ pub(crate) fn is_interpreter(program: &str) -> bool {
     interpreter(program).is_some_and(|known| !matches!(known.language, Language::Awk | Language::Sed))
 }
 
+/// The file that a shell or Python runs, such as `tool.py` in `["python3", "tool.py"]`.
+pub(crate) fn file<'e>(elements: &[&'e str]) -> Option<&'e str> {
+    let is_known = |program: &&str| {
+        interpreter(program).is_some_and(|known| matches!(known.language, Language::Shell | Language::Python))
+    };
+    let at = elements.iter().position(is_known)?;
+    let is_wrapped = elements.first().is_some_and(|program| words::has(WRAPPERS, name(program)));
+    let file = elements.get(at + 1)?;
+    let is_file = (at == 0 || is_wrapped) && !file.is_empty() && !file.starts_with(['-', '+']);
+    is_file.then_some(file)
+}
+
 /// Indices of the scripts among the arguments of an interpreter.
 fn scripts(elements: &[&str], start: usize, interpreter: &Interpreter) -> Vec<usize> {
     let mut found = Vec::new();

@@ -150,8 +150,14 @@ fn invalid_tools_are_explained() {
         ),
         (r#""run": []"#, "/run: expected an array of strings"),
         (r#""run": ["df", 1]"#, "/run/1: expected a string, got 1"),
-        (r#""run": ["df -h"]"#, "write one text for each argument"),
-        (r#""run": ["~/x"]"#, "`~` is not expanded"),
+        (r#""run": ["df -h"]"#, r#"write one text for each argument: ["df", "-h"]"#),
+        (r#""run": ["ls -l /tmp"]"#, r#"/run/0: the program "ls -l /tmp" has a space: write one text"#),
+        (r#""run": ["~/x"]"#, "`~` and `$` are not expanded"),
+        (r#""run": ["$HOME/x"]"#, "/run/0: \"$HOME/x\": `~` and `$` are not expanded; write the path itself"),
+        (r#""run": ["x"], "cwd": "~root/x""#, "/cwd: \"~root/x\": `~` and"),
+        (r#""run": ["x"], "args": ["-h"]"#, "did you mean \"run\"?"),
+        (r#""run": ["x"], "args": {"a": "string"}"#, "did you mean \"input\"?"),
+        (r#""run": ["x"], "arguments": {}"#, "did you mean \"input\"?"),
         (r#""run": ["{x}"]"#, "/run/0: unknown placeholder"),
         (r#""run": ["x"], "worker": ["x"]"#, "both `run` and `worker`"),
         (r#""worker": ["x", "{a}"], "input": {"a": "string"}"#, "/worker/1: a worker gets the arguments"),
@@ -177,6 +183,10 @@ fn invalid_tools_are_explained() {
         (
             r#""run": ["x"], "output": "json", "outputSchema": {"type": 1}"#,
             "/outputSchema/type: invalid JSON Schema",
+        ),
+        (
+            r#""run": ["x"], "output": "json", "outputSchema": {"files": "string[]"}"#,
+            "/outputSchema: missing `type`: a JSON Schema is expected",
         ),
         (r#""run": ["x"], "timeout": 3601"#, "at most 3600, got 3601"),
         (r#""run": ["x"], "concurrency": 65"#, "an integer from 1 to 64, got 65"),
@@ -326,11 +336,25 @@ fn invalid_entries_are_explained() {
             "f.json:3: invalid JSON at column 3: expected a member name; names are in double quotes",
         ),
         ("", "f.json:1: invalid JSON at column 1"),
+        ("# x\n{}", "; comments are // …"),
+        ("{# x\n}", "; comments are // …"),
+        ("{\"tools\": True}", "; true, false and null are in small letters"),
+        ("{“tools”: {}}", "; write straight quotes"),
+        ("{\"tools\": “x”}", "; write straight quotes"),
+        ("{\"server\": \"x\n\"}", "; close the text with \", or write a line break as \\n"),
         ("{ // \"\n\"tools\": {}, /* \n */ \"tols\": 1,}", "f.json:3: /tols: unknown member"),
     ] {
         let found = problems(text);
         assert!(found.iter().any(|problem| problem.contains(expected)), "{text}: {found:?}");
     }
+}
+
+#[test]
+fn a_misspelt_run_is_one_problem() {
+    let found = problems(&tool(r#""rn": ["x"]"#));
+    assert_eq!(found, ["f.json:1: /tools/t/rn: unknown member \"rn\"; did you mean \"run\"?"]);
+    let found = problems(&tool(r#""run": ["awk", "{print $1}", "{if}"]"#));
+    assert!(found.len() == 2 && found.iter().all(|line| line.contains("for literal braces")), "{found:?}");
 }
 
 #[test]
@@ -360,7 +384,8 @@ fn files_are_merged() {
 #[test]
 fn files_that_are_no_files_are_refused() {
     let folder = Folder::new(&[]);
-    assert!(folder.read(&[""]).unwrap_err()[0].contains("the folder has no *.json file"));
+    let empty = folder.read(&[""]).unwrap_err();
+    assert!(empty[0].contains(": the folder has no *.json file") && !empty[0].contains(":1"), "{empty:?}");
     let null = definition(&[Path::new("/dev/null").to_path_buf()]).unwrap_err();
     assert_eq!(null[0].message, "not a regular file");
 }

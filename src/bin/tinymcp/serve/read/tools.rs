@@ -8,7 +8,7 @@ use tinymcp::{Tool, ToolHints};
 use super::super::definition::{Grants, Mode, Output, Program, Stdin, ToolDefinition};
 use super::super::programs::sandbox::SYSTEM_WORD;
 use super::super::template::{Argv, Properties, Text};
-use super::super::words::{join, nearest};
+use super::super::words::{self, join, nearest};
 use super::document::Node;
 use super::members::{Problems, absolute};
 use super::{schema, script, source};
@@ -111,7 +111,10 @@ fn program(node: &Node<'_>, properties: &Properties, problems: &mut Problems) ->
         }
     }
     let Some(run) = run else {
-        problems.add(node, "missing member `run`, the command line, such as [\"/usr/bin/df\", \"-h\"]");
+        // It may be the unknown member that is reported.
+        if node.members().all(|(name, _)| words::has(MEMBERS, name)) {
+            problems.add(node, "missing member `run`, the command line, such as [\"/usr/bin/df\", \"-h\"]");
+        }
         return (None, Mode::Worker);
     };
     (argv(&run, Some(properties), problems), Mode::PerCall { stdin, output })
@@ -120,7 +123,7 @@ fn program(node: &Node<'_>, properties: &Properties, problems: &mut Problems) ->
 /// Reads a command line; without placeholders if there are no properties.
 fn argv(node: &Node<'_>, properties: Option<&Properties>, problems: &mut Problems) -> Option<Argv> {
     if let Some(line) = node.value.as_str() {
-        let words = join(&mut line.split_whitespace().map(|word| format!("{word:?}")), ", ");
+        let words = quoted_words(line);
         problems.expected(node, &format!("an array with one text for each argument, such as [{words}]"));
         return None;
     }
@@ -166,6 +169,11 @@ fn argv(node: &Node<'_>, properties: Option<&Properties>, problems: &mut Problem
     Argv::parse(&elements, properties.unwrap_or(&closed)).ok()
 }
 
+/// The words of a command line as elements of an array.
+fn quoted_words(line: &str) -> String {
+    join(&mut line.split_whitespace().map(|word| format!("{word:?}")), ", ")
+}
+
 /// The absolute template of a relative program with a folder, such as `./plugin`.
 fn program_path(
     program: &str,
@@ -173,15 +181,20 @@ fn program_path(
     item: &Node<'_>,
     problems: &mut Problems,
 ) -> Option<String> {
-    if program.starts_with('/') || !program.contains('/') {
-        if program.contains(char::is_whitespace) && !program.contains('/') {
-            problems
-                .add(item, format!("the program {program:?} has a space; write one text for each argument"));
-        }
+    if program.starts_with(['~', '$']) {
+        problems.path(item);
         return None;
     }
-    if program.starts_with("~/") {
-        problems.path(item);
+    let first = program.split_whitespace().next().unwrap_or_default();
+    if first.len() < program.len() && !first.contains('/') {
+        let words = quoted_words(program);
+        problems.add(
+            item,
+            format!("the program {program:?} has a space: write one text for each argument: [{words}]"),
+        );
+        return None;
+    }
+    if program.starts_with('/') || !program.contains('/') {
         return None;
     }
     let Some(folder) = folder.to_str() else {

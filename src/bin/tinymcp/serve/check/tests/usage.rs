@@ -31,12 +31,35 @@ fn texts_for_a_shell() {
     for (members, expected) in [
         (r#""run": ["cat", "a", "|", "sort"]"#, "argument 2 of the command line, \"|\", is passed as it is"),
         (r#""run": ["cat", "/var/log/*.log"]"#, "start a shell"),
-        (r#""run": ["cat", "~/notes"]"#, "write the path itself"),
+        (r#""run": ["cat", "~/notes"]"#, "write its value, or start a shell"),
         (r#""run": ["cat", "--file=$HOME/x"]"#, "because no shell runs"),
         (
             r#""run": ["cat"], "env": {"X": "$HOME/x"}"#,
             "variable X: `$HOME` is not replaced: write `${HOME}`",
         ),
+        (r#""run": ["curl", "--data=$TOKEN_2"]"#, "write its value"),
+        (r#""run": ["curl", "${{URL}}/x"]"#, "\"${URL}/x\", is passed as it is"),
+        (r#""run": ["curl", "$URL/{a}"], "input": {"a": "a|b"}"#, "\"$URL/\", is passed as it is"),
+        (r#""run": ["curl", "${a}"], "input": {"a": "a|b"}"#, "write the argument without `$`"),
+        (r#""run": ["echo", "$(date)"]"#, "write its value"),
+        (r#""run": ["echo", "`date`"]"#, "write its value"),
+        (r#""run": ["echo", "x", ">>out"]"#, "start a shell"),
+        (r#""run": ["echo", "x", "> out"]"#, "start a shell"),
+        (r#""run": ["echo", "x", "2>/dev/null"]"#, "start a shell"),
+        (r#""run": ["wc", "<in"]"#, "start a shell"),
+        (r#""run": ["cat", "~root/x"]"#, "write its value"),
+        (r#""run": ["git", "log", "HEAD~2", "a$"]"#, ""),
+        (r#""run": ["grep", "-e", "<title", "f"]"#, ""),
+        (r#""run": ["jq", "--arg", "x", "1", ".a == $x or $ENV.PATH == 1"]"#, ""),
+        (
+            r#""run": ["docker", "ps", "--format", "{{.Names}}"]"#,
+            "\"{.Names}\", is passed as it is: write each",
+        ),
+        (
+            r#""run": ["docker", "ps", "--format=table {{json .}}"]"#,
+            "write each brace of a Go template twice",
+        ),
+        (r#""run": ["docker", "ps", "--format", "{{{{.Names}}}}"]"#, ""),
         (r#""run": ["cat"], "env": {"X": "${HOME}/x $HOMES"}"#, ""),
         (r#""run": ["sh", "-c", "cat *.log | sort > ~/x; echo $HOME"]"#, ""),
         (r#""run": ["find", ".", "-name", "*.c", "-exec", "cat", "{{}}", ";"]"#, ""),
@@ -47,5 +70,21 @@ fn texts_for_a_shell() {
         found.retain(|w| w.contains("as it is") || w.contains("is not replaced"));
         assert_eq!(found.len(), usize::from(!expected.is_empty()), "{members}: {found:?}");
         assert!(found.iter().all(|w| w.contains(expected)), "{members}: {found:?}");
+    }
+}
+
+#[test]
+fn a_default_behind_the_description_is_reported() {
+    for (input, is_reported) in [
+        ("integer 1..8 - MB = 5", true),
+        ("integer 1..8 = 5 - MB", false),
+        ("integer 1..8 = 5 - MB = 5", false),
+        ("string - such as a = b c", false),
+    ] {
+        let text = tool(&format!("\"worker\": [\"cat\"], \"input\": {{\"n\": \"{input}\"}}"));
+        let found = Folder::new("default", &text).warnings();
+        let expected =
+            "the description of `n` ends with \"= 5\", which is not a default: write TYPE RANGE = DEFAULT";
+        assert_eq!(found.iter().any(|line| line.contains(expected)), is_reported, "{input}: {found:?}");
     }
 }
