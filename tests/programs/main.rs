@@ -14,6 +14,8 @@ mod examples;
 #[cfg(all(unix, feature = "proxy"))]
 mod proxy;
 #[cfg(all(unix, feature = "proxy"))]
+mod proxy_aliases;
+#[cfg(all(unix, feature = "proxy"))]
 mod proxy_reload;
 mod readme;
 #[cfg(feature = "serve")]

@@ -58,16 +58,17 @@ pub(crate) fn configure(server: Server, options: &HttpOptions) -> Result<(HttpSe
     Ok((http.bearer(move |token| check.principal(token)), Some(tokens)))
 }
 
-/// Serves at this address until a signal arrives.
+/// Serves at this address and path, by default `/mcp`, until a signal arrives.
 ///
 /// # Errors
 /// The address is not available, or serving failed.
-pub(crate) fn serve(http: HttpServer, address: &str, has_tokens: bool) -> Result<()> {
-    let bound = http.bind(address).map_err(|error| with_options(&error.to_string()))?;
+pub(crate) fn serve(http: HttpServer, address: &str, path: Option<&str>, has_tokens: bool) -> Result<()> {
+    let path = path.unwrap_or("/mcp");
+    let bound = http.path(path).bind(address).map_err(|error| with_options(&error.to_string()))?;
     let opened = bound.address();
     match opened.strip_prefix("unix:") {
-        Some(socket) => log(&format!("serving /mcp on the Unix socket {socket}")),
-        None => log(&format!("serving http://{opened}/mcp")),
+        Some(socket) => log(&format!("serving {path} on the Unix socket {socket}")),
+        None => log(&format!("serving http://{opened}{path}")),
     }
     if !has_tokens && address != "systemd" && is_public(opened) {
         log(&format!(

@@ -76,6 +76,10 @@ impl Configured {
                 Some(_) => upstream.prefix(""),
                 None => upstream,
             };
+            let upstream = match self.options.from_aliases.inherit_env {
+                Some(true) => upstream.inherit_env(true),
+                _ => upstream,
+            };
             let change = if self.used.contains_key(&key) { "replaced" } else { "added" };
             self.remove(&key);
             match self.hub.add(&*key, timeout(upstream, &self.options)) {

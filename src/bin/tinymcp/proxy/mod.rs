@@ -13,12 +13,14 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tinymcp::{Endpoint, Error, Hub, Server, ServerState, Status, Upstream};
+use tinymcp::{Endpoint, Error, Hub, Limits, Server, ServerState, Status, Upstream};
 
+mod aliases;
 mod configured;
 mod description;
 mod monitor;
 mod options;
+mod shell_words;
 
 use configured::{Configured, Reload};
 use options::Options;
@@ -43,6 +45,9 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
     if options.help {
         return out(HELP.as_bytes()).map(|()| 0);
     }
+    for note in &options.from_aliases.notes {
+        log(note);
+    }
     let (hub, mut server) = export(&options).map_err(|error| error.to_string())?;
     let mut reload = Reload::new(&options)?;
     match &options.config {
@@ -52,16 +57,17 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
             reload.configured = Some(configured);
         }
         None => {
-            let (key, upstream) = only_server(&options);
-            if let Err(error) = hub.add(key, upstream) {
-                log(&error.to_string());
+            for (key, upstream) in own_servers(&options) {
+                if let Err(error) = hub.add(key, upstream) {
+                    log(&error.to_string());
+                }
             }
         }
     }
     if hub.servers().is_empty() {
         return Err("no server can be used".to_owned());
     }
-    let unprefixed = options.config.is_some() && options.prefix.is_some();
+    let unprefixed = options.has_several() && options.prefix.is_some();
     match &options.http {
         None => {
             std::thread::spawn(move || match clash(&hub, unprefixed) {
@@ -86,7 +92,7 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
             let has_tokens = tokens.is_some();
             reload.tokens = tokens;
             reload.start()?;
-            http::serve(http, address, has_tokens)?;
+            http::serve(http, address, options.from_aliases.path.as_deref(), has_tokens)?;
         }
     }
     Ok(0)
@@ -104,7 +110,26 @@ fn export(options: &Options) -> std::result::Result<(Hub, Server), Error> {
     let hub = hub.build()?;
     let mut server = Server::new("tinymcp", env!("CARGO_PKG_VERSION"));
     hub.export(&mut server)?;
+    if let Some(time) = options.from_aliases.session_timeout {
+        let mut limits = Limits::from_env()?;
+        limits.http.session_timeout = time;
+        server.limits(limits);
+    }
     Ok((hub, server))
+}
+
+/// The servers that the command line describes, each with its key.
+fn own_servers(options: &Options) -> Vec<(String, Upstream)> {
+    let settings = &options.from_aliases;
+    if settings.named.is_empty() {
+        return vec![only_server(options)];
+    }
+    let named = settings.named.iter().map(|(key, words)| {
+        let upstream = program(words, &[], None).inherit_env(settings.inherit_env == Some(true));
+        let upstream = if options.prefix.is_some() { upstream.prefix("") } else { upstream };
+        (key.clone(), timeout(upstream, options))
+    });
+    named.collect()
 }
 
 /// The server of `--url` or of the program behind `--`, and its key.
@@ -118,25 +143,36 @@ fn only_server(options: &Options) -> (String, Upstream) {
             (key(url), Upstream::url(endpoint))
         }
         None => {
-            let command = options.command.clone();
+            let command = &options.command;
             let name = command.first().map(|program| Path::new(program).file_name().unwrap_or(program));
             let key = key(&name.unwrap_or_default().to_string_lossy());
-            let start = move || {
-                let mut words = command.iter();
-                let mut program = Command::new(words.next().map_or("".as_ref(), OsString::as_os_str));
-                program.args(words);
-                program
-            };
+            let settings = &options.from_aliases;
+            let upstream = program(command, &settings.env, settings.cwd.as_deref());
             // The user started this command, so it inherits the environment, as in a shell.
-            (key, Upstream::command(start).inherit_env(true))
+            (key, upstream.inherit_env(settings.inherit_env.unwrap_or(true)))
         }
     };
     let prefix = options.prefix.as_deref().filter(|prefix| *prefix != "none");
     upstream = upstream.prefix(prefix.unwrap_or_default());
-    upstream = options.allow.iter().fold(upstream, |upstream, pattern| upstream.allow_tools(pattern));
-    upstream = options.deny.iter().fold(upstream, |upstream, pattern| upstream.deny_tools(pattern));
-    upstream = options.rename.iter().fold(upstream, |upstream, (old, new)| upstream.rename_tool(old, new));
+    upstream = options.tools.allow.iter().fold(upstream, |upstream, pattern| upstream.allow_tools(pattern));
+    upstream = options.tools.deny.iter().fold(upstream, |upstream, pattern| upstream.deny_tools(pattern));
+    upstream =
+        options.tools.rename.iter().fold(upstream, |upstream, (old, new)| upstream.rename_tool(old, new));
     (key, timeout(upstream, options))
+}
+
+/// A program with these words, variables and working directory.
+fn program(words: &[OsString], env: &[(OsString, OsString)], cwd: Option<&Path>) -> Upstream {
+    let (words, env, cwd) = (words.to_vec(), env.to_vec(), cwd.map(Path::to_owned));
+    Upstream::command(move || {
+        let mut words = words.iter();
+        let mut program = Command::new(words.next().map_or("".as_ref(), OsString::as_os_str));
+        program.args(words).envs(env.iter().map(|(name, value)| (name, value)));
+        if let Some(folder) = &cwd {
+            program.current_dir(folder);
+        }
+        program
+    })
 }
 
 fn timeout(upstream: Upstream, options: &Options) -> Upstream {

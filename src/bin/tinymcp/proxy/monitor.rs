@@ -24,7 +24,7 @@ const METRICS: [Metric; 3] = [
 
 /// Adds the pages of the options.
 pub(super) fn add_pages(mut http: HttpServer, pages: &Pages, hub: &Hub) -> HttpServer {
-    if let Some(path) = &pages.health {
+    for path in &pages.health {
         http = http.page(StatusPage::new(path, "text/plain", || "ok\n".to_owned()).public());
     }
     if let Some(path) = &pages.status {

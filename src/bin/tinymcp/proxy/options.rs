@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lexopt::prelude::*;
 
+use super::aliases::{AliasSettings, Aliases};
 use crate::Result;
 use crate::options::{once, text, unknown, value};
 use crate::serve::HttpOptions;
@@ -26,21 +27,28 @@ pub(crate) struct Options {
     pub(crate) settings: HttpOptions,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) allow: Vec<String>,
-    pub(crate) deny: Vec<String>,
-    pub(crate) rename: Vec<(String, String)>,
+    pub(crate) tools: Tools,
     pub(crate) prefix: Option<String>,
     pub(crate) pages: Pages,
+    pub(crate) from_aliases: AliasSettings,
     /// Reload when a file changes.
     pub(crate) watch: bool,
     pub(crate) lazy: bool,
     pub(crate) help: bool,
 }
 
+/// Selection and names of the tools.
+#[derive(Debug, Default)]
+pub(crate) struct Tools {
+    pub(crate) allow: Vec<String>,
+    pub(crate) deny: Vec<String>,
+    pub(crate) rename: Vec<(String, String)>,
+}
+
 /// Paths of the pages for monitoring.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    pub(crate) health: Option<String>,
+    pub(crate) health: Vec<String>,
     pub(crate) status: Option<String>,
     pub(crate) metrics: Option<String>,
 }
@@ -48,8 +56,12 @@ pub(crate) struct Pages {
 impl Pages {
     /// The name of an option that was given.
     fn given(&self) -> Option<&'static str> {
-        let pages = [("--health", &self.health), ("--status", &self.status), ("--metrics", &self.metrics)];
-        pages.iter().find(|(_, path)| path.is_some()).map(|(name, _)| *name)
+        let given = [
+            ("--health", !self.health.is_empty()),
+            ("--status", self.status.is_some()),
+            ("--metrics", self.metrics.is_some()),
+        ];
+        given.iter().find(|(_, given)| *given).map(|(name, _)| *name)
     }
 }
 
@@ -64,28 +76,38 @@ impl Options {
         let program = args.iter().position(|arg| arg == "--").map(|at| args.split_off(at).split_off(1));
         let has_program = program.is_some();
         options.command = program.unwrap_or_default();
+        let mut aliases = Aliases::default();
         let mut parser = lexopt::Parser::from_args(args);
         while let Some(arg) = parser.next().map_err(|e| e.to_string())? {
             match arg {
-                Value(word) => {
-                    return Err(format!(
-                        "unexpected argument {word:?}; the program of a server stands after --"
-                    ));
-                }
+                Value(word) => aliases.words.push(word),
                 Short('h') => options.help = true,
-                Short(other) => return Err(unknown(&format!("-{other}"), "proxy", NAMES)),
-                Long(name) => {
-                    let Some(name) = NAMES.split(' ').find(|known| *known == name) else {
-                        return Err(unknown(&format!("--{name}"), "proxy", NAMES));
-                    };
-                    options.set(name, &mut parser)?;
+                Short(letter) => {
+                    if !aliases.short(letter, &mut options, &mut parser)? {
+                        return Err(unknown(&format!("-{letter}"), "proxy", NAMES));
+                    }
                 }
+                Long(name) => match NAMES.split(' ').find(|known| *known == name) {
+                    Some(name) => options.set(name, &mut parser)?,
+                    None => {
+                        let name = name.to_owned();
+                        if !aliases.long(&name, &mut options, &mut parser)? {
+                            return Err(unknown(&format!("--{name}"), "proxy", NAMES));
+                        }
+                    }
+                },
             }
         }
         if !options.help {
+            aliases.apply(&mut options)?;
             options.validate(has_program)?;
         }
         Ok(options)
+    }
+
+    /// Returns whether there may be several servers.
+    pub(crate) fn has_several(&self) -> bool {
+        self.config.is_some() || !self.from_aliases.named.is_empty()
     }
 
     fn set(&mut self, name: &str, parser: &mut lexopt::Parser) -> Result<()> {
@@ -94,7 +116,6 @@ impl Options {
             "url" => once(name, &mut self.url, text(parser)?),
             "config" => once(name, &mut self.config, value(parser)?.into()),
             "prefix" => once(name, &mut self.prefix, text(parser)?),
-            "health" => once(name, &mut self.pages.health, text(parser)?),
             "status" => once(name, &mut self.pages.status, text(parser)?),
             "metrics" => once(name, &mut self.pages.metrics, text(parser)?),
             "timeout" => once(name, &mut self.timeout, seconds(&text(parser)?)?),
@@ -114,12 +135,13 @@ impl Options {
             repeated => {
                 let value = text(parser)?;
                 match repeated {
+                    "health" => self.pages.health.push(value),
                     "allow-host" => self.settings.allow_host.push(value),
                     "allow-origin" => self.settings.allow_origin.push(value),
                     "header" => self.headers.push(pair(&value, ':', "--header requires NAME:VALUE")?),
-                    "allow" => self.allow.push(value),
-                    "deny" => self.deny.push(value),
-                    _ => self.rename.push(pair(&value, '=', "--rename requires OLD=NEW")?),
+                    "allow" => self.tools.allow.push(value),
+                    "deny" => self.tools.deny.push(value),
+                    _ => self.tools.rename.push(pair(&value, '=', "--rename requires OLD=NEW")?),
                 }
                 Ok(())
             }
@@ -127,12 +149,19 @@ impl Options {
     }
 
     fn validate(&self, has_program: bool) -> Result<()> {
-        match [has_program, self.url.is_some(), self.config.is_some()].iter().filter(|given| **given).count()
-        {
+        let has_program = has_program || !self.command.is_empty();
+        let has_names = !self.from_aliases.named.is_empty();
+        let sources = [has_program, self.url.is_some(), self.config.is_some(), has_names];
+        match sources.iter().filter(|given| **given).count() {
             0 => {
                 return Err("expected a server: --url URL, --config FILE or -- COMMAND [ARG…]".to_owned());
             }
             1 => {}
+            _ if has_names => {
+                return Err(
+                    "--named-server excludes other servers; name them, too, or use --config".to_owned()
+                );
+            }
             _ => return Err("--url, --config and -- COMMAND exclude each other".to_owned()),
         }
         if has_program && self.command.is_empty() {
@@ -149,12 +178,13 @@ impl Options {
                 return Err(format!("{name} requires --http"));
             }
         }
-        if self.config.is_some() && self.prefix.as_ref().is_some_and(|prefix| prefix != "none") {
+        if self.has_several() && self.prefix.as_ref().is_some_and(|prefix| prefix != "none") {
             return Err(
                 "with --config, --prefix must be `none`; a server's prefix is its member `prefix`".to_owned()
             );
         }
-        if self.config.is_some() && !(self.allow.is_empty() && self.deny.is_empty() && self.rename.is_empty())
+        if self.has_several()
+            && !(self.tools.allow.is_empty() && self.tools.deny.is_empty() && self.tools.rename.is_empty())
         {
             return Err("with --config, tools are selected by the member `tools` of their server".to_owned());
         }
@@ -189,7 +219,10 @@ mod tests {
             (&[][..], "expected a server: --url URL, --config FILE or -- COMMAND [ARG…]"),
             (&["--"], "expected a command after --"),
             (&["--url", "x", "--", "y"], "--url, --config and -- COMMAND exclude each other"),
-            (&["npx", "--", "y"], "unexpected argument \"npx\"; the program of a server stands after --"),
+            (
+                &["npx", "--", "y"],
+                "unexpected argument \"npx\"; the program of a server stands after --, or requires --port",
+            ),
             (&["--htpp", "x"], "unknown option --htpp; did you mean --http?"),
             (&["-x"], "unknown option -x; see `tinymcp help proxy`"),
             (&["--url", "x", "--url", "y"], "--url must be given at most once"),
@@ -218,8 +251,8 @@ mod tests {
     fn options_stand_before_the_program() {
         let options = parse(&["--allow", "a*", "--rename", "a=b", "--", "run", "--http", "-h"]).unwrap();
         assert_eq!(options.command, ["run", "--http", "-h"]);
-        assert_eq!(options.rename, [("a".to_owned(), "b".to_owned())]);
-        assert!(!options.help && options.http.is_none() && options.allow == ["a*"]);
+        assert_eq!(options.tools.rename, [("a".to_owned(), "b".to_owned())]);
+        assert!(!options.help && options.http.is_none() && options.tools.allow == ["a*"]);
         assert!(parse(&["-h"]).unwrap().help);
     }
 

@@ -78,7 +78,7 @@ pub(crate) fn serve(options: &Options) -> Result<u8> {
         let (http, tokens) = http::configure(server, &options.settings)?;
         let has_tokens = tokens.is_some();
         Reload { files, catalog, sources, tokens }.start()?;
-        return http::serve(http, address, has_tokens).map(|()| 0);
+        return http::serve(http, address, None, has_tokens).map(|()| 0);
     }
     Reload {
         files,
