@@ -224,7 +224,7 @@ limits! {
         /// host.
         pub list_timeout: Duration = 10_000, "TINYMCP_LIST_MS" in 1..=MOST_MS;
         /// Consecutive restarts of a server that ended by itself; 0 disables them. 5, after pauses
-        /// of half a second, doubling.
+        /// of half a second, doubling; each 2 s of uptime make up for one.
         pub restarts: u32 = 5, "TINYMCP_RESTARTS" in 0..=1000;
         /// Threads of one HTTP client for started calls and listen streams, 1 to 64, and idle
         /// connections that it keeps. 64: a blocking call needs no thread.

@@ -5,7 +5,8 @@
 //!   round is closed when it arrives.
 //! - No lock is held while connecting, closing or calling the host.
 //! - A server that ends by itself is restarted after a pause that doubles, at most
-//!   [`Limits::restarts`] times in a row. A server that never ran is not restarted.
+//!   [`Limits::restarts`] times in a row; each [`RECOVERED`] of uptime makes up for one of them. A
+//!   server that never ran is not restarted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -25,8 +26,8 @@ use super::upstream::Upstream;
 pub(super) const STACK: usize = 128 << 10;
 /// Pause before the first restart; it doubles.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Uptime after which the count of restarts is reset.
-const RECOVERED: Duration = Duration::from_secs(60);
+/// Uptime that makes up for one restart.
+const RECOVERED: Duration = Duration::from_secs(2);
 
 /// A server of a hub and its state.
 #[derive(Clone, Debug)]
@@ -274,9 +275,7 @@ impl Member {
             if state.round != round || !matches!(state.phase, Phase::Running(_)) {
                 return;
             }
-            if state.since.elapsed() >= RECOVERED {
-                state.tries = 0;
-            }
+            state.tries = tries_after(state.tries, state.since.elapsed());
             again = state.next_try(self.restarts);
             state.last_error = Some(why.to_string());
             let error = Error::new(why.kind(), why.to_string());
@@ -452,10 +451,29 @@ impl State {
     }
 }
 
+/// The number of restarts in a row after this uptime.
+fn tries_after(tries: u32, uptime: Duration) -> u32 {
+    let recovered = uptime.as_secs() / RECOVERED.as_secs();
+    tries.saturating_sub(u32::try_from(recovered).unwrap_or(u32::MAX))
+}
+
 /// Ends the connection or the attempt of a round.
 fn end(ended: Phase, abort: &Abort) {
     match ended {
         Phase::Running(client) => client.close(),
         _ => abort.abort(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uptime_makes_up_for_restarts() {
+        for (tries, millis, left) in [(1, 0, 1), (1, 1999, 1), (1, 2000, 0), (5, 4100, 3), (0, 9000, 0)] {
+            assert_eq!(tries_after(tries, Duration::from_millis(millis)), left, "{tries} {millis}");
+        }
+        assert_eq!(tries_after(5, Duration::MAX), 0);
     }
 }

@@ -54,13 +54,17 @@ impl Delegate for Delegated {
 }
 
 impl Export {
-    /// Server and tool of a name that is not on the list, while that server is not listed: it is
-    /// connecting, being listed, or down with an error. The first of several such servers.
+    /// Server and tool of a name that was not on the list when a call arrived. The server is
+    /// connecting, being listed, or down with an error, or the name has come on the list meanwhile.
+    /// The first of several such servers.
     pub(super) fn unlisted(&self, name: &str) -> Option<(String, String)> {
         let owners = self.hub.owners(name, UpstreamNames::tool_at_server).ok()?;
         let state = lock(&self.state);
         let is_listed = |key: &str| state.servers.iter().any(|s| s.key == key && s.is_listed());
-        let unlisted = owners.into_iter().find(|(member, tool)| !is_listed(&member.key) && !tool.is_empty());
+        let is_shown = |key: &str| state.shown.owner_of_tool(name) == Some(key);
+        let unlisted = owners
+            .into_iter()
+            .find(|(member, tool)| (is_shown(&member.key) || !is_listed(&member.key)) && !tool.is_empty());
         unlisted.map(|(member, tool)| (member.key.clone(), tool))
     }
 
@@ -71,5 +75,35 @@ impl Export {
         if let Some(time) = handlers.client_arrived(capabilities).filter(|_| waits) {
             self.hub.wait_settled(Instant::now() + time);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Hub, Server, Tool, Upstream, memory_links};
+
+    #[test]
+    fn a_tool_that_was_listed_since_the_call_arrived_is_found() {
+        let hub = Hub::builder("hub", "1").build().unwrap();
+        let mut served = Server::new("hub", "1");
+        hub.export(&mut served).unwrap();
+        let upstream = Upstream::with(|client| {
+            let (ours, theirs) = memory_links();
+            let mut server = Server::new("one", "1");
+            server.tool(Tool::new("echo"), |_, (): ()| Ok("x"))?;
+            std::thread::spawn(move || server.serve(theirs));
+            client.over(ours)
+        });
+        hub.add("one", upstream).unwrap();
+        hub.wait_settled(Instant::now() + Duration::from_secs(20));
+        let [export] = &*hub.shared.handlers.exports() else { panic!("one export") };
+        assert_eq!(export.unlisted("one__echo"), Some(("one".to_owned(), "echo".to_owned())));
+        assert_eq!(export.unlisted("one__other"), None);
+        hub.close();
     }
 }

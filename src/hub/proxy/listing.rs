@@ -134,6 +134,11 @@ pub(super) struct Shown {
 type Table = BTreeMap<String, (String, Option<Json>)>;
 
 impl Shown {
+    /// Key of the server that owns the tool of this name.
+    pub(super) fn owner_of_tool(&self, name: &str) -> Option<&str> {
+        self.tools.get(name).map(|(key, _)| &**key)
+    }
+
     /// Key of the server that owns a resource: the first server that lists it, else the first one
     /// with a template that matches. Servers are in the order they were added, the templates of a
     /// server in its order. A template of a server may be ambiguous; a match is leftmost-greedy,
