@@ -213,11 +213,12 @@ class Stdio(Process):
 class Served(Process):
     """A server over HTTP on a free port."""
 
-    def __init__(self, command, env=None):
+    def __init__(self, command, env=None, behind=()):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        super().__init__([*command, "--http", f"127.0.0.1:{self.port}"], env, stderr=subprocess.DEVNULL)
+        command = [*command, "--http", f"127.0.0.1:{self.port}", *behind]
+        super().__init__(command, env, stderr=subprocess.DEVNULL)
         began = time.monotonic()
         while True:
             try:
