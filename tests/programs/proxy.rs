@@ -33,7 +33,8 @@ fn example(name: &str) -> PathBuf {
 
 fn proxy(args: &[&str], folder: &Path) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.arg("proxy").args(args).current_dir(folder);
+    command.arg("proxy").args(args).current_dir(folder).env("HOME", folder.join("home"));
+    command.env_remove("XDG_CONFIG_HOME").env_remove("TINYMCP_CONFIG");
     command
 }
 
@@ -132,6 +133,40 @@ fn pages_show_health_states_and_metrics() {
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line}: {metrics}");
     }
+}
+
+#[test]
+fn without_a_server_the_first_configuration_that_exists_is_used() {
+    let folder = example("discovery");
+    fs::create_dir_all(folder.join(".vscode")).unwrap();
+    fs::create_dir_all(folder.join("home/.config/tinymcp")).unwrap();
+    // Each file has one server, whose key is the name of the case.
+    let config = |key: &str| {
+        let server = json!({"command": (PROGRAM), "args": ["serve", "second.json"]});
+        format!(r#"{{"servers": {{"{key}": {}}}}}"#, server.as_str())
+    };
+    let start = |chosen: Option<&str>| {
+        let mut command = proxy(&[], &folder);
+        command.envs(chosen.map(|file| ("TINYMCP_CONFIG", file)));
+        command
+    };
+    let output = start(None).stdin(Stdio::null()).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && error.contains("no configuration file was found"), "{error}");
+    for (file, key) in
+        [("home/.config/tinymcp/mcp.json", "own"), (".vscode/mcp.json", "code"), (".mcp.json", "local")]
+    {
+        fs::write(folder.join(file), config(key)).unwrap();
+        let session = Session::over(|client| client, Protocol::Session, Process::spawn(start(None)));
+        let line = session.process.reported("using the servers of ");
+        assert!(line.ends_with(file), "{line}");
+        assert_eq!(session.tools(), [format!("{key}__echo"), format!("{key}__more")]);
+    }
+    let session =
+        Session::over(|client| client, Protocol::Stateless, Process::spawn(start(Some("mcp.json"))));
+    assert_eq!(session.tools().len(), 4);
+    let output = start(Some("missing.json")).stdin(Stdio::null()).output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("missing.json: "));
 }
 
 #[test]

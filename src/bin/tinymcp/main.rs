@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `serve` | `serve`: programs, files and prompts as a server |
 //! | `proxy` | `proxy`: servers over another transport, many as one |
+//! | `discovery` | the configuration file when the command line names no server |
 //! | `http` | settings of the HTTP server, file of tokens |
 //! | `cli` | requests to servers, lint and fix of tool schemas, validation of values |
 //!
@@ -23,6 +24,8 @@ use std::process::ExitCode;
 
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "proxy")]
+mod discovery;
 mod escape;
 #[cfg(all(unix, feature = "http-server"))]
 mod http;

@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Options> {
-        Options::parse(args.iter().map(OsString::from).collect())
+        Options::parse(args.iter().map(OsString::from).collect(), || None)
     }
 
     #[test]

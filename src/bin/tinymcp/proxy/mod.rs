@@ -41,7 +41,7 @@ const LONGEST_KEY: usize = 32;
 
 /// Runs `tinymcp proxy` with these arguments.
 pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
-    let options = Arc::new(Options::parse(args)?);
+    let options = Arc::new(Options::parse(args, crate::discovery::find)?);
     if options.help {
         return out(HELP.as_bytes()).map(|()| 0);
     }

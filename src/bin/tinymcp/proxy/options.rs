@@ -70,8 +70,8 @@ impl Options {
     ///
     /// # Errors
     /// An option is unknown or malformed, options exclude each other, or there is not one source of
-    /// servers.
-    pub(crate) fn parse(mut args: Vec<OsString>) -> Result<Options> {
+    /// servers. `find` returns the configuration file that is used without a source.
+    pub(crate) fn parse(mut args: Vec<OsString>, find: fn() -> Option<PathBuf>) -> Result<Options> {
         let mut options = Options::default();
         let program = args.iter().position(|arg| arg == "--").map(|at| args.split_off(at).split_off(1));
         let has_program = program.is_some();
@@ -100,6 +100,9 @@ impl Options {
         }
         if !options.help {
             aliases.apply(&mut options)?;
+            if options.sources(has_program) == 0 {
+                options.discover(find);
+            }
             options.validate(has_program)?;
         }
         Ok(options)
@@ -148,13 +151,30 @@ impl Options {
         }
     }
 
-    fn validate(&self, has_program: bool) -> Result<()> {
+    /// Number of sources of servers that are given.
+    fn sources(&self, has_program: bool) -> usize {
         let has_program = has_program || !self.command.is_empty();
         let has_names = !self.from_aliases.named.is_empty();
         let sources = [has_program, self.url.is_some(), self.config.is_some(), has_names];
-        match sources.iter().filter(|given| **given).count() {
+        sources.iter().filter(|given| **given).count()
+    }
+
+    fn discover(&mut self, find: fn() -> Option<PathBuf>) {
+        self.config = find();
+        if let Some(file) = &self.config {
+            self.from_aliases.notes.push(format!("using the servers of {}", file.display()));
+        }
+    }
+
+    fn validate(&self, has_program: bool) -> Result<()> {
+        let has_names = !self.from_aliases.named.is_empty();
+        match self.sources(has_program) {
             0 => {
-                return Err("expected a server: --url URL, --config FILE or -- COMMAND [ARG…]".to_owned());
+                return Err(
+                    "expected a server: --url URL, --config FILE or -- COMMAND [ARG…]; no configuration \
+                            file was found either"
+                        .to_owned(),
+                );
             }
             1 => {}
             _ if has_names => {
@@ -210,13 +230,17 @@ mod tests {
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Options> {
-        Options::parse(args.iter().map(OsString::from).collect())
+        Options::parse(args.iter().map(OsString::from).collect(), || None)
     }
 
     #[test]
     fn invalid_options_are_errors_with_the_cure() {
         for (args, message) in [
-            (&[][..], "expected a server: --url URL, --config FILE or -- COMMAND [ARG…]"),
+            (
+                &[][..],
+                "expected a server: --url URL, --config FILE or -- COMMAND [ARG…]; no configuration file was \
+                 found either",
+            ),
             (&["--"], "expected a command after --"),
             (&["--url", "x", "--", "y"], "--url, --config and -- COMMAND exclude each other"),
             (
