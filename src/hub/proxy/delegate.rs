@@ -89,7 +89,11 @@ mod tests {
 
     #[test]
     fn a_tool_that_was_listed_since_the_call_arrived_is_found() {
-        let hub = Hub::builder("hub", "1").build().unwrap();
+        is_found(Hub::builder("hub", "1").build().unwrap());
+        is_found(Hub::builder("hub", "1").lazy_tools().build().unwrap());
+    }
+
+    fn is_found(hub: Hub) {
         let mut served = Server::new("hub", "1");
         hub.export(&mut served).unwrap();
         let upstream = Upstream::with(|client| {

@@ -19,7 +19,7 @@ use crate::server::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry};
 use super::super::member::Member;
 use super::super::merge::{Offers, gather};
 use super::super::names::UpstreamNames;
-use super::lazy::LazyTool;
+use super::lazy::{self, LazyTool};
 use super::{Export, Skipped};
 
 /// Longest tool name that all hosts accept, in characters.
@@ -136,7 +136,8 @@ type Table = BTreeMap<String, (String, Option<Json>)>;
 impl Shown {
     /// Key of the server that owns the tool of this name.
     pub(super) fn owner_of_tool(&self, name: &str) -> Option<&str> {
-        self.tools.get(name).map(|(key, _)| &**key)
+        let listed = self.tools.get(name).map(|(key, _)| &**key);
+        listed.or_else(|| lazy::owner(&self.lazy, name))
     }
 
     /// Key of the server that owns a resource: the first server that lists it, else the first one
