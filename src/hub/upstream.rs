@@ -104,7 +104,12 @@ impl Upstream {
         self
     }
 
-    pub(super) fn connect(&self, mut client: ClientBuilder) -> Result<Client, Error> {
+    /// Connects to the server, without a hub. Names, filters and the timeout of calls take effect
+    /// in a hub only.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::spawn`] for a program, as [`ClientBuilder::over`] otherwise.
+    pub fn connect(&self, mut client: ClientBuilder) -> Result<Client, Error> {
         if let Some(stderr) = self.stderr {
             client = client.stderr(stderr);
         }

@@ -337,3 +337,37 @@ fn lazy_mode_lists_three_tools_and_calls_five_hundred() {
         }
     }
 }
+
+#[cfg(feature = "cli")]
+#[test]
+fn other_commands_find_a_server_by_its_key() {
+    let folder = example("key");
+    let run = |args: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(args).current_dir(&folder).env("HOME", &folder).stdin(Stdio::null());
+        let output = command.env_remove("XDG_CONFIG_HOME").env_remove("TINYMCP_CONFIG").output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    };
+    let call = ["call", "more", "--text", "--server", "second"];
+    let (code, out, error) = run(&[&call[..], &["--config", "mcp.json"]].concat());
+    assert_eq!((code, out.trim_end()), (0, "more"), "{error}");
+    let (code, _, error) = run(&call);
+    assert_eq!(code, 2);
+    assert!(error.contains("--server second requires --config FILE: no configuration file"), "{error}");
+    fs::copy(folder.join("mcp.json"), folder.join(".mcp.json")).unwrap();
+    let (code, out, error) = run(&call);
+    assert_eq!((code, out.trim_end()), (0, "more"), "{error}");
+    assert!(error.contains("using the server of .mcp.json"), "{error}");
+    for (args, part) in [
+        (
+            &["list", "--server", "third"][..],
+            ".mcp.json: no server \"third\"; expected one of: first, second",
+        ),
+        (&["list", "--config", "mcp.json"], "--config requires --server KEY"),
+        (&["list", "--server", "first", "--url", "http://h/"], "either --url URL, --server KEY or"),
+    ] {
+        let (code, _, error) = run(args);
+        assert!(code == 2 && error.contains(part), "{args:?}: {error}");
+    }
+}

@@ -25,6 +25,10 @@ pub(crate) struct Args {
     pub(crate) command: Option<Vec<OsString>>,
     /// URL of a running server.
     pub(crate) url: Option<String>,
+    /// Key of a server in a configuration file.
+    pub(crate) server: Option<String>,
+    /// The configuration file; discovered if not given.
+    pub(crate) config: Option<PathBuf>,
     /// Headers of each request.
     pub(crate) headers: Vec<(String, String)>,
     /// Protocol of the server; detected if not given.
@@ -60,6 +64,8 @@ impl Args {
                         "protocol" => parsed.protocol = Some(protocol(&text(&mut parser)?)?),
                         "timeout" => parsed.timeout = Some(seconds(&text(&mut parser)?)?),
                         "count" => parsed.count = Some(count(&text(&mut parser)?)?),
+                        "server" => parsed.server = Some(text(&mut parser)?),
+                        "config" => parsed.config = Some(parser.value().map_err(|e| e.to_string())?.into()),
                         "url" => parsed.url = Some(text(&mut parser)?),
                         "profile" => parsed.profile = Some(profile(&text(&mut parser)?)?),
                         "batch" => parsed.batch = Some(parser.value().map_err(|e| e.to_string())?.into()),

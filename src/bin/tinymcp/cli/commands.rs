@@ -20,8 +20,9 @@ use super::{connect, print};
 use crate::escape::plain;
 use crate::{Result, out};
 
-const FLAGS: &[&str] = &["url", "header", "protocol", "timeout", "json", "text"];
-const WATCH_FLAGS: &[&str] = &["url", "header", "protocol", "timeout", "json", "text", "count"];
+const FLAGS: &[&str] = &["url", "server", "config", "header", "protocol", "timeout", "json", "text"];
+const WATCH_FLAGS: &[&str] =
+    &["url", "server", "config", "header", "protocol", "timeout", "json", "text", "count"];
 
 /// Capacity of the queue of `watch`. A full queue blocks the event handlers of the client.
 const QUEUED_EVENTS: usize = 1024;

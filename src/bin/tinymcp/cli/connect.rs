@@ -6,15 +6,16 @@
 //! Invariant: the catalog holds the descriptions as the server sent them, byte for byte.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tinymcp::json::Writer;
-use tinymcp::{Client, ClientBuilder, Endpoint, Error, Limits};
+use tinymcp::{Client, ClientBuilder, Config, Endpoint, Error, Limits, stderr};
 
 use super::args::Args;
 #[cfg(unix)]
 use super::signals;
 use crate::Result;
+use crate::escape::plain;
 
 /// Returns a client builder with the options.
 pub(crate) fn builder(args: &Args) -> Result<ClientBuilder> {
@@ -34,26 +35,51 @@ pub(crate) fn builder(args: &Args) -> Result<ClientBuilder> {
 
 /// Connects to the server. Errors begin with its label.
 pub(crate) fn connect(client: ClientBuilder, args: &Args) -> Result<Client> {
+    if args.server.is_none() && args.config.is_some() {
+        return Err("--config requires --server KEY".to_owned());
+    }
     if args.url.is_none() && !args.headers.is_empty() {
         return Err("--header requires --url".to_owned());
     }
     #[cfg(unix)]
     let client = signals::install(client)?;
-    let connected = match (&args.command, &args.url) {
-        (Some(words), None) => spawn(client, words),
-        (None, Some(url)) => {
+    let connected = match (&args.command, &args.url, &args.server) {
+        (Some(words), None, None) => spawn(client, words),
+        (None, None, Some(key)) => return configured(client, key, args.config.clone()),
+        (None, Some(url), None) => {
             let mut endpoint = Endpoint::new(url);
             for (name, value) in &args.headers {
                 endpoint = endpoint.header(name, value);
             }
             client.connect(endpoint).map_err(|e| e.to_string())
         }
-        _ => return Err("expected a server: either --url URL or -- COMMAND [ARG…]".to_owned()),
+        _ => return Err("expected a server: either --url URL, --server KEY or -- COMMAND [ARG…]".to_owned()),
     };
     connected.map_err(|why| match name(args) {
         name if name.is_empty() => why,
         name => format!("{name}: {why}"),
     })
+}
+
+/// Connects to the server with this key in the file, or in the first file that exists.
+fn configured(client: ClientBuilder, key: &str, file: Option<PathBuf>) -> Result<Client> {
+    let given = file.is_some();
+    let file = file
+        .or_else(crate::discovery::find)
+        .ok_or_else(|| format!("--server {key} requires --config FILE: no configuration file was found"))?;
+    let refusal = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+    let text = std::fs::read_to_string(&file).map_err(|error| refusal(&error))?;
+    let config = Config::parse(&text).map_err(|error| refusal(&error))?;
+    let keys = config.keys().collect::<Vec<_>>().join(", ");
+    let found = config.into_upstreams().into_iter().find(|(known, _)| known == key);
+    let Some((_, upstream)) = found else {
+        return Err(refusal(&format_args!("no server {key:?}; expected one of: {keys}")));
+    };
+    let upstream = upstream.map_err(|error| refusal(&error))?;
+    if !given {
+        stderr::write(format!("tinymcp: using the server of {}\n", plain(&file.display().to_string())));
+    }
+    upstream.connect(client).map_err(|error| format!("{key}: {error}"))
 }
 
 fn spawn(client: ClientBuilder, words: &[OsString]) -> Result<Client> {
@@ -70,7 +96,7 @@ fn spawn(client: ClientBuilder, words: &[OsString]) -> Result<Client> {
 /// package directly after it, as in `node server.js`, `npx -y NAME` or `uv run NAME`.
 pub(crate) fn name(args: &Args) -> String {
     let Some((program, rest)) = args.command.as_ref().and_then(|words| words.split_first()) else {
-        return args.url.clone().unwrap_or_default();
+        return args.url.clone().or_else(|| args.server.clone()).unwrap_or_default();
     };
     // Other options may have values, which can be secrets or code.
     let skipped = |word: &&OsString| *word == "run" || *word == "-y" || *word == "--yes";
