@@ -38,7 +38,7 @@ UPTIME = 2.5
 # Resident memory of the proxy in kB, and growth of its anonymous memory from the first quarter of the run to the end.
 RESIDENT, NOISE = 8192, 1024
 # Responses that end a call without a result.
-ENDED = re.compile(r"is down|still connecting|closed|exited|killed|was lost|ended")
+ENDED = re.compile(r"is down|still connecting|too many calls wait|closed|exited|killed|was lost|ended")
 BUSY = 503
 
 
