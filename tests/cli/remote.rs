@@ -217,6 +217,7 @@ fn errors_name_the_script_and_not_its_interpreter() {
     for (runner, words, label) in [
         ("node", &["dist/server.js", "x"][..], "dist/server.js"),
         ("npx", &["-y", "@scope/server"], "@scope/server"),
+        ("tinymcp", &["serve", "garden.json"], "garden.json"),
         ("python3.11", &["server.py"], "server.py"),
         ("uv", &["run", "server"], "server"),
         // Values of options are no names.

@@ -50,6 +50,10 @@ fn calls_over_http_need_a_token_of_the_file() {
             let error = connect(token).map(|_| ()).unwrap_err().to_string();
             assert!(error.contains("401"), "{token:?}: {error}");
         }
+        let program = env!("CARGO_BIN_EXE_tinymcp");
+        let output = std::process::Command::new(program).args(["list", "--url", &url]).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains("; use --header \"Authorization: Bearer TOKEN\""), "{error}");
         for token in [FIRST, SECOND] {
             let client = connect(Some(token)).unwrap();
             assert_eq!(client.call_tool("echo", json!({"text": "a b"})).unwrap().texts(), "a b\n");
@@ -142,5 +146,6 @@ fn a_public_address_without_tokens_is_reported() {
     let args = ["s.json", "--http", "0.0.0.0:80", "--token-file", "tokens", "--print-config", "claude"];
     let (code, out, err) = run(&[&args[..], &["--allow-host", "board.example"]].concat(), &folder);
     assert!(code == 0 && out.contains("http://board.example:80/mcp"), "{out}");
-    assert!(err.contains("`Authorization: Bearer TOKEN`"), "{err}");
+    assert!(out.contains("\"headers\": {\"Authorization\": \"Bearer TOKEN\"}"), "{out}");
+    assert!(err.contains("replace TOKEN by a token of tokens"), "{err}");
 }

@@ -205,3 +205,27 @@ fn a_client_sees_whole_definitions_only() {
 fn open_for_writing(fifo: &Path) -> fs::File {
     fs::OpenOptions::new().write(true).open(fifo).unwrap()
 }
+
+#[test]
+fn workers_get_their_new_program() {
+    let (folder, file) = example("worker");
+    let program = |version: &str| {
+        let script = "while read -r line; do id=${line#*:}; echo \"{\\\"id\\\": ${id%%,*}, \\\"result\\\": \\\"VERSION\\\"}\"; done";
+        write(&folder.join("w.sh"), &script.replace("VERSION", version));
+    };
+    let tool = r#"{"tools": {"w": {"description": "d", "worker": ["/bin/sh", "w.sh"]}}}"#;
+    program("1");
+    write(&file, tool);
+    let session = Session::start(Protocol::Session, &["s.json", "--watch"], &folder);
+    assert_eq!(call(&session, "w"), "1");
+    program("2");
+    session.process.hang_up();
+    session.process.reported("reloaded: \"s\" (1 tool, 0 resources, 0 prompts)");
+    assert_eq!(call(&session, "w"), "2");
+    // A change of the definition does the same.
+    program("3");
+    assert_eq!(call(&session, "w"), "2");
+    write(&file, &tool.replace("\"d\"", "\"new\""));
+    session.process.reported("reloaded");
+    assert_eq!(call(&session, "w"), "3");
+}

@@ -55,9 +55,13 @@ pub(crate) fn connect(client: ClientBuilder, args: &Args) -> Result<Client> {
         }
         _ => return Err("expected a server: either --url URL, --server KEY or -- COMMAND [ARG…]".to_owned()),
     };
-    connected.map_err(|why| match name(args) {
-        name if name.is_empty() => why,
-        name => format!("{name}: {why}"),
+    connected.map_err(|why| {
+        let is_refused = why.contains("status 401");
+        let cure = if is_refused { "; use --header \"Authorization: Bearer TOKEN\"" } else { "" };
+        match name(args) {
+            name if name.is_empty() => format!("{why}{cure}"),
+            name => format!("{name}: {why}{cure}"),
+        }
     })
 }
 
@@ -93,13 +97,14 @@ fn spawn(client: ClientBuilder, words: &[OsString]) -> Result<Client> {
 }
 
 /// Label of the server: its URL or program; for an interpreter or a package runner, the script or
-/// package directly after it, as in `node server.js`, `npx -y NAME` or `uv run NAME`.
+/// package directly after it, as in `tinymcp serve FILE`, `node server.js`, `npx -y NAME` or
+/// `uv run NAME`.
 pub(crate) fn name(args: &Args) -> String {
     let Some((program, rest)) = args.command.as_ref().and_then(|words| words.split_first()) else {
         return args.url.clone().or_else(|| args.server.clone()).unwrap_or_default();
     };
     // Other options may have values, which can be secrets or code.
-    let skipped = |word: &&OsString| *word == "run" || *word == "-y" || *word == "--yes";
+    let skipped = |word: &&OsString| *word == "run" || *word == "serve" || *word == "-y" || *word == "--yes";
     let script = rest.iter().find(|word| !skipped(word));
     let script = script.filter(|word| is_runner(program) && !word.as_encoded_bytes().starts_with(b"-"));
     script.unwrap_or(program).to_string_lossy().into_owned()
@@ -107,7 +112,8 @@ pub(crate) fn name(args: &Args) -> String {
 
 /// Returns whether this program runs the script or package that the next word names.
 fn is_runner(program: &OsStr) -> bool {
-    const RUNNERS: [&str; 9] = ["node", "npx", "bun", "deno", "uv", "uvx", "pipx", "ruby", "python"];
+    const RUNNERS: [&str; 10] =
+        ["tinymcp", "node", "npx", "bun", "deno", "uv", "uvx", "pipx", "ruby", "python"];
     let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
     // `python3.11` is a runner, too.
     RUNNERS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'))

@@ -202,6 +202,11 @@ impl Catalog {
         Ok(())
     }
 
+    /// Replaces the processes of workers.
+    pub(crate) fn renew_workers(&self) {
+        self.shared.renew();
+    }
+
     /// Adds the resources of cut outputs. They stay when no tool links to them any longer.
     fn add_rests(&self, changes: &mut Changes) -> Result<(), Error> {
         let template =

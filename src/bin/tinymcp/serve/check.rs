@@ -82,7 +82,7 @@ pub(crate) fn run(paths: &[PathBuf]) -> Result<u8> {
 }
 
 /// Number of entries of a definition.
-fn contents(definition: &Definition) -> String {
+pub(crate) fn contents(definition: &Definition) -> String {
     let mut contents = counted(definition.tools.len(), "tool");
     contents.push_str(&format!(", {}", counted(definition.resources.len(), "resource")));
     if !definition.templates.is_empty() {

@@ -1,7 +1,8 @@
 //! `--print-config`: configuration for hosts, the applications around a client.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::io;
+use std::path::{Component, Path, PathBuf};
 
 use tinymcp::json::Writer;
 
@@ -20,7 +21,7 @@ pub(crate) fn text(host: &str, options: &Options) -> Result<String> {
         problems.first().map(|first| format!("{first}{more}")).unwrap_or_default()
     })?;
     let name = key(&definition.server.name);
-    let fields = match &options.http {
+    let mut fields = match &options.http {
         Some(address) => {
             vec![
                 ("type", quoted("http")),
@@ -37,6 +38,12 @@ pub(crate) fn text(host: &str, options: &Options) -> Result<String> {
             ]
         }
     };
+    if options.settings.token_file.is_some() {
+        fields.push(match host {
+            "codex" => ("http_headers", "{ \"Authorization\" = \"Bearer TOKEN\" }".to_owned()),
+            _ => ("headers", "{\"Authorization\": \"Bearer TOKEN\"}".to_owned()),
+        });
+    }
     match host {
         "claude" => Ok(json("mcpServers", &name, &fields)),
         "vscode" => Ok(json("servers", &name, &fields)),
@@ -49,7 +56,7 @@ pub(crate) fn text(host: &str, options: &Options) -> Result<String> {
 fn arguments(options: &Options) -> Result<Vec<String>> {
     let mut args = vec!["serve".to_owned()];
     for file in &options.files {
-        let path = std::path::absolute(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let path = absolute(file).map_err(|e| format!("{}: {e}", file.display()))?;
         args.push(utf8(path.as_os_str())?.to_owned());
     }
     if options.watch {
@@ -59,6 +66,15 @@ fn arguments(options: &Options) -> Result<Vec<String>> {
         args.push(format!("--idle-exit={}", time.as_secs()));
     }
     Ok(args)
+}
+
+/// The absolute path without `..`. Symbolic links without it stay, because they may change.
+fn absolute(file: &Path) -> io::Result<PathBuf> {
+    match file.file_name() {
+        _ if !file.components().any(|part| part == Component::ParentDir) => std::path::absolute(file),
+        Some(name) => Ok(file.parent().unwrap_or(file).canonicalize()?.join(name)),
+        None => file.canonicalize(),
+    }
 }
 
 /// The URL under the first allowed host, or else under the address itself.
@@ -113,10 +129,7 @@ pub(crate) fn note(host: &str, options: &Options) -> String {
     };
     match &options.settings.token_file {
         None => format!("for {destination}:"),
-        Some(file) => format!(
-            "for {destination}; add the header `Authorization: Bearer TOKEN` with a token of {}:",
-            file.display()
-        ),
+        Some(file) => format!("for {destination}; replace TOKEN by a token of {}:", file.display()),
     }
 }
 
@@ -153,12 +166,26 @@ mod tests {
         }
         assert_eq!(note("codex", &options), "for ~/.codex/config.toml:");
         options.settings.token_file = Some("tokens".into());
-        assert!(
-            note("codex", &options)
-                .contains("add the header `Authorization: Bearer TOKEN` with a token of tokens")
-        );
+        assert!(note("codex", &options).ends_with("; replace TOKEN by a token of tokens:"));
+        let doc = tinymcp::json::Doc::parse(text("vscode", &options).unwrap()).unwrap();
+        let header = doc.root().pointer("/servers/text/headers/Authorization");
+        assert_eq!(header.unwrap().as_str(), Some("Bearer TOKEN"));
+        let codex = text("codex", &options).unwrap();
+        assert!(codex.ends_with("\nhttp_headers = { \"Authorization\" = \"Bearer TOKEN\" }\n"), "{codex}");
         options.http = Some("unix:/run/x".to_owned());
         assert!(text("codex", &options).unwrap_err().contains("HOST:PORT"));
+    }
+
+    #[test]
+    fn paths_have_no_parts_that_lead_upwards() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").canonicalize().unwrap();
+        for (path, expected) in
+            [("serve/../serve/text.json", "serve/text.json"), ("serve/..", ""), ("serve/x/", "serve/x")]
+        {
+            let expected = folder.join(expected).components().collect::<PathBuf>();
+            let found = absolute(&folder.join(path)).unwrap();
+            assert_eq!(found.components().collect::<PathBuf>(), expected, "{path}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use std::time::Duration;
 use tinymcp::{ErrorKind, Limits, Server, stderr};
 
 use super::catalog::Catalog;
+use super::check::contents;
 use super::definition::{Definition, SandboxPolicy, ServerInfo};
 use super::hangup::{Hangups, Wake};
 use super::options::Options;
@@ -157,13 +158,7 @@ fn check_sandbox(definition: &Definition) -> Result<()> {
 }
 
 fn summary(definition: &Definition) -> String {
-    format!(
-        "{:?} ({} tools, {} resources, {} prompts)",
-        definition.server.name,
-        definition.tools.len(),
-        definition.resources.len() + definition.templates.len(),
-        definition.prompts.len()
-    )
+    format!("{:?} ({})", definition.server.name, contents(definition))
 }
 
 /// Files whose changes reload the definition, with their stamps before they were read.
@@ -220,7 +215,7 @@ impl Reload {
             // Taken before reading, so that a later change is noticed.
             let changed = self.sources.watch && !self.sources.stamps.changed().is_empty();
             if wake == Wake::Hangup || changed {
-                self.reload();
+                self.reload(wake == Wake::Hangup);
             }
             match self.catalog.look() {
                 Ok(()) => {}
@@ -230,7 +225,8 @@ impl Reload {
         }
     }
 
-    fn reload(&mut self) {
+    /// Reads the definition again. SIGHUP replaces the workers, too, whose programs may be new.
+    fn reload(&mut self, hangup: bool) {
         #[cfg(feature = "http-server")]
         if let Some(tokens) = &self.tokens {
             tokens.reload();
@@ -254,7 +250,12 @@ impl Reload {
         }
         self.sources.set(&new);
         match self.catalog.update(new) {
-            Ok(()) => log(&format!("reloaded: {}", summary(self.catalog.definition()))),
+            Ok(()) => {
+                if hangup {
+                    self.catalog.renew_workers();
+                }
+                log(&format!("reloaded: {}", summary(self.catalog.definition())));
+            }
             Err(error) => {
                 log(&error);
                 log("the previous definition stays in use");

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hmac_sha256::HMAC;
 use rustix::fs::{Access, access};
@@ -57,6 +57,11 @@ impl Shared {
     /// Reads the rest of an output that was cut: `output://TOOL/NUMBER`.
     pub(crate) fn read_rest(&self, uri: &str) -> Option<ResourceContents> {
         self.rests.read(uri)
+    }
+
+    /// Replaces the processes of workers.
+    pub(crate) fn renew(&self) {
+        self.workers.renew();
     }
 
     /// Ends every process; for shutdown. Workers may end by themselves for a short time. Later
@@ -110,6 +115,10 @@ impl Handler {
         });
         let worker = matches!(definition.mode, Mode::Worker);
         let pool = worker.then(|| shared.workers.pool(&launch, &shared.processes));
+        if let Some(pool) = &pool {
+            // Processes of a previous definition.
+            pool.renew();
+        }
         // Registration rejects a schema that does not compile.
         let compile =
             |schema: &Json| Schema::options().formats(Formats::Assert).compile(schema.to_doc().root()).ok();
@@ -265,43 +274,61 @@ impl Handler {
 /// Bound of the calls of one tool that run at the same time.
 #[derive(Default)]
 struct CallLimit {
-    running: Mutex<usize>,
-    left: Condvar,
+    calls: Mutex<Calls>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Calls {
+    running: usize,
+    /// Numbers of the calls that wait, in the order of their arrival.
+    waiting: Vec<u64>,
+    last: u64,
 }
 
 /// Permission to run one call.
 struct Permit<'l>(&'l CallLimit);
 
 impl CallLimit {
-    /// Waits until fewer calls run than the tool's `concurrency`.
+    /// Waits until fewer calls run than the tool's `concurrency`, and no earlier call waits.
     ///
     /// # Errors
-    /// The call was cancelled, too many calls wait, or no call ended within the tool's timeout.
+    /// The call was cancelled, too many calls wait, or the call waited for the tool's timeout.
     fn enter(
         &self,
         caller: &dyn Caller,
         tool: &ToolDefinition,
         places: &WaitingPlaces,
     ) -> Result<Permit<'_>, ToolError> {
-        let mut running = lock(&self.running);
-        let mut place = None;
+        let mut calls = lock(&self.calls);
+        if calls.running < tool.concurrency && calls.waiting.is_empty() {
+            calls.running += 1;
+            return Ok(Permit(self));
+        }
+        let _place = places.take()?;
         let deadline = Instant::now() + tool.timeout;
-        while *running >= tool.concurrency {
-            if place.is_none() {
-                place = Some(places.take()?);
+        calls.last += 1;
+        let number = calls.last;
+        calls.waiting.push(number);
+        let result = loop {
+            if calls.running < tool.concurrency && calls.waiting.first() == Some(&number) {
+                calls.running += 1;
+                break Ok(Permit(self));
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(busy(*running, tool.timeout));
+                break Err(busy(tool));
             }
-            running =
-                self.left.wait_timeout(running, left.min(CHECK)).unwrap_or_else(PoisonError::into_inner).0;
+            calls =
+                self.changed.wait_timeout(calls, left.min(CHECK)).unwrap_or_else(PoisonError::into_inner).0;
             if caller.cancelled() {
-                return Err(ToolError::new("the call was cancelled"));
+                break Err(ToolError::new("the call was cancelled"));
             }
-        }
-        *running += 1;
-        Ok(Permit(self))
+        };
+        calls.waiting.retain(|other| *other != number);
+        drop(calls);
+        self.changed.notify_all();
+        result
     }
 }
 
@@ -344,15 +371,18 @@ impl Drop for WaitingPlace<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        *lock(&self.0.running) -= 1;
-        self.0.left.notify_one();
+        lock(&self.0.calls).running -= 1;
+        self.0.changed.notify_all();
     }
 }
 
 /// Error of a call that found no place in time.
-pub(crate) fn busy(running: usize, timeout: Duration) -> ToolError {
-    let time = seconds(timeout);
-    ToolError::new(format!("the tool is busy: it runs {running} calls, and none of them ended within {time}"))
+pub(crate) fn busy(tool: &ToolDefinition) -> ToolError {
+    let (time, concurrency) = (seconds(tool.timeout), tool.concurrency);
+    ToolError::new(format!(
+        "this call waited {time} (`timeout`) for other calls of the tool to end (`concurrency` {concurrency}); \
+         try again later"
+    ))
 }
 
 /// Line about a tool whose program is not found.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::time::Duration;
 
 use tinymcp::{MemoryEnd, Server, json, memory};
 
@@ -321,7 +322,9 @@ fn calls_beyond_the_concurrency_wait() {
     let caller = super::super::programs::process::tests::Recorder::default();
     let first = limit.enter(&caller, &short, &places).unwrap();
     let error = limit.enter(&caller, &short, &places).err().unwrap();
-    assert!(format!("{error:?}").contains("runs 1 calls, and none of them ended within 0.01 s"), "{error:?}");
+    let expected =
+        "this call waited 0.01 s (`timeout`) for other calls of the tool to end (`concurrency` 1); try";
+    assert!(format!("{error:?}").contains(expected), "{error:?}");
     std::thread::scope(|scope| {
         let second = scope.spawn(|| {
             let caller = super::super::programs::process::tests::Recorder::default();
@@ -340,4 +343,37 @@ fn calls_beyond_the_concurrency_wait() {
     let _first = limit.enter(&caller, &long, &places).unwrap();
     caller.cancelled.store(true, Ordering::Relaxed);
     assert!(format!("{:?}", limit.enter(&caller, &long, &places).err().unwrap()).contains("cancelled"));
+}
+
+#[test]
+fn calls_run_in_the_order_of_their_arrival() {
+    let (limit, places, tool) = (CallLimit::default(), WaitingPlaces::new(8), one_at_a_time("60"));
+    let caller = super::super::programs::process::tests::Recorder::default;
+    let await_waiting = |count: usize| {
+        while lock(&limit.calls).waiting.len() != count {
+            std::thread::yield_now();
+        }
+    };
+    for _ in 0..20 {
+        let order = Mutex::new(Vec::new());
+        let first = limit.enter(&caller(), &tool, &places).unwrap();
+        std::thread::scope(|scope| {
+            for number in 1..4 {
+                let (limit, places, tool, order) = (&limit, &places, &tool, &order);
+                scope.spawn(move || {
+                    let permit = limit.enter(&caller(), tool, places).unwrap();
+                    lock(order).push(number);
+                    drop(permit);
+                });
+                await_waiting(number);
+            }
+            drop(first);
+            // A new call does not overtake them.
+            let permit = limit.enter(&caller(), &tool, &places).unwrap();
+            lock(&order).push(4);
+            drop(permit);
+        });
+        assert_eq!(*lock(&order), [1, 2, 3, 4]);
+    }
+    assert!(lock(&limit.calls).waiting.is_empty());
 }

@@ -6,6 +6,7 @@ use std::fs;
 
 use super::super::process::inherited;
 use super::super::process::tests::{Folder, Recorder, ended};
+use super::exchange::request;
 use super::*;
 use crate::serve::read;
 
@@ -198,7 +199,10 @@ fn timeouts_and_cancellation_kill_the_group() {
     let fixture = Fixture::new("worker-timeout", r#""concurrency": 1, "timeout": 0.2"#);
     let pid = fixture.pid();
     let error = fixture.call("hang").unwrap_err();
-    assert!(error.contains("the program did not respond within 0.2 s and was killed"), "{error}");
+    assert!(
+        error.contains("the program did not respond within 0.2 s and was killed; does it flush"),
+        "{error}"
+    );
     assert!(ended(&pid));
     let fixture = Fixture::new("worker-cancel", r#""concurrency": 1"#);
     let pid = fixture.pid();
@@ -294,6 +298,28 @@ fn few_calls_wait_for_processes_that_other_tools_have() {
     });
     assert!(fixture.places.is_free());
     fixture.pid();
+}
+
+#[test]
+fn renewed_processes_are_not_used_again() {
+    let fixture = Fixture::new("worker-renew", r#""concurrency": 1"#);
+    let idle = fixture.pid();
+    fixture.pool.renew();
+    let next = fixture.pid();
+    assert_ne!(next, idle);
+    assert_eq!(fixture.pid(), next);
+    // A process in a call ends after it.
+    let mut caller = Recorder::default();
+    let lease = fixture.pool.lease(&caller, &fixture.definition, Instant::now() + TERM, &fixture.places);
+    fixture.workers.renew();
+    fixture.pool.put_back(lease.map_err(|error| format!("{error:?}")).unwrap());
+    assert_ne!(fixture.call_with(&mut caller, "pid").unwrap().structured.unwrap().as_str(), next);
+    assert_eq!(lock(&fixture.pool.state).live, 1);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !(ended(&idle) && ended(&next) && fixture.processes.count() == 1) {
+        assert!(Instant::now() < deadline, "the previous processes do not end");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
