@@ -206,7 +206,7 @@ impl Aliases {
     /// Returns an error for settings without a use.
     fn check(&mut self, options: &Options) -> Result<()> {
         let has_program = !options.command.is_empty();
-        if !has_program && !(self.settings.env.is_empty() && self.settings.cwd.is_none()) {
+        if !has_program && (!self.settings.env.is_empty() || self.settings.cwd.is_some()) {
             return Err(
                 "--env and --cwd require COMMAND; the servers of a file have the members `env` and `cwd`"
                     .to_owned(),
