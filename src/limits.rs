@@ -379,7 +379,14 @@ impl Limits {
     /// Environment variables with the prefix of limits that this build does not know.
     pub(crate) fn unknown_variables() -> Vec<String> {
         let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-        names.filter(|name| name.starts_with("TINYMCP_") && !Limits::is_variable(name)).collect()
+        names.filter(|name| Limits::is_unknown(name)).collect()
+    }
+
+    fn is_unknown(name: &str) -> bool {
+        let Some(rest) = name.strip_prefix("TINYMCP_") else { return false };
+        // The configuration file of the program `tinymcp`, and the values of its `${input:ID}`.
+        let is_other = rest == "CONFIG" || rest.starts_with("INPUT_");
+        !is_other && !Limits::is_variable(name)
     }
 
     fn settings() -> impl Iterator<Item = &'static Setting> {
@@ -486,6 +493,19 @@ impl Limits {
 mod tests {
     #![allow(clippy::expect_used)]
     use super::*;
+
+    #[test]
+    fn only_misspelt_limits_are_unknown() {
+        for (name, unknown) in [
+            ("TINYMCP_RESTART", true),
+            ("TINYMCP_RESTARTS", false),
+            ("TINYMCP_CONFIG", false),
+            ("TINYMCP_INPUT_API_KEY", false),
+            ("RESTARTS", false),
+        ] {
+            assert_eq!(Limits::is_unknown(name), unknown, "{name}");
+        }
+    }
 
     #[test]
     fn every_variable_is_read_and_range_checked() {
