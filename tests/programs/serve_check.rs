@@ -108,6 +108,7 @@ fn completed(part: Value<'_>) -> String {
     }
     let mut w = Writer::new();
     w.begin_object().key("tools").begin_object().key("t").begin_object();
+    w.key("description").string("Does something");
     let is_tool = ["run", "env", "sandbox"].iter().any(|member| has(member));
     if is_tool {
         for (name, value) in part.members() {
@@ -116,7 +117,9 @@ fn completed(part: Value<'_>) -> String {
         let arguments = part.raw().contains("{word}") || part.raw().contains("{line}");
         let arguments = arguments && !has("input");
         if arguments {
-            w.key("input").raw(r#"{"word?": "string = a", "line": "integer = 1"}"#);
+            w.key("input").raw(
+                r#"{"word?": "string = a - text to find", "line": "integer 0..27 = 1 - number of a line"}"#,
+            );
         }
     } else {
         w.key("input").value(part);
@@ -139,7 +142,12 @@ fn the_examples_of_the_page_are_valid() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tinymcp"));
         command.args(["serve", "page.json", "--check"]).env("WEATHER_KEY", "k").current_dir(&folder.0);
         let output = command.output().unwrap();
-        assert_ne!(output.status.code(), Some(2), "{block}\n{}", String::from_utf8_lossy(&output.stdout));
+        let out = String::from_utf8(output.stdout).unwrap();
+        // Programs and kernels differ between machines, and the files of the page do not exist.
+        let machine = ["is not in PATH", "does not exist", "not a folder", "sandbox: ", "is not used"];
+        let findings = out.lines().filter(|line| line.starts_with("page.json"));
+        let findings: Vec<&str> = findings.filter(|line| !machine.iter().any(|m| line.contains(m))).collect();
+        assert_eq!((findings, output.status.code() == Some(2)), (vec![], false), "{block}\n{out}");
         blocks += 1;
     }
     assert!(blocks >= 10, "{blocks}");
