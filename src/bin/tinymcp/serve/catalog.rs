@@ -9,7 +9,7 @@
 //! removed tool ends with that message at the latest.
 //!
 //! # Invariants
-//! - An entry that cannot be added changes nothing.
+//! - An entry that cannot be added changes nothing, except that idle workers of changed tools end.
 //! - A folder lists only files that are registered as resources of their own, so a URI that is not
 //!   listed is not read.
 //! - A URI belongs to one entry: to a resource with this URI, otherwise to the first folder with

@@ -98,9 +98,8 @@ fn shell_texts(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
         }
         let text = element.leading_literal();
         let is_literal = element.literal().is_some();
-        let is_last = at + 1 == elements.len();
-        let is_operator = is_literal && words::has(OPERATORS, text)
-            || is_last && text.trim_start_matches(['1', '2', '&']).starts_with(['<', '>']);
+        let is_operator = is_literal && (words::has(OPERATORS, text) || text.starts_with(">>"))
+            || at + 1 == elements.len() && text.trim_start_matches(['1', '2', '&']).starts_with(['<', '>']);
         let is_pattern = text.contains('*') && !text.starts_with('-') && words::has(FILES, program);
         let is_go =
             is_literal && !text.contains("{{") && ["{.", "{json ."].iter().any(|start| text.contains(start));
@@ -116,7 +115,8 @@ fn shell_texts(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
             continue;
         };
         let why = if is_go { "" } else { ", because no shell runs" };
-        warn(format!("argument {at} of the command line, {text:?}, is passed as it is{why}: {cure}"));
+        let name = element.names().next().map(|name| format!("{{{name}}}")).unwrap_or_default();
+        warn(format!("argument {at} of the command line, \"{text}{name}\", is passed as it is{why}: {cure}"));
     }
 }
 
