@@ -26,6 +26,8 @@ use super::upstream::Upstream;
 pub(super) const STACK: usize = 128 << 10;
 /// Pause before the first restart; it doubles.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Longest wait of a call while other calls to the same server are being written.
+const ROOM: Duration = Duration::from_millis(200);
 /// Uptime that makes up for one restart.
 const RECOVERED: Duration = Duration::from_secs(2);
 
@@ -82,6 +84,9 @@ pub(super) struct Member {
     restarts: u32,
     /// Number of calls of the exported hub.
     pub calls: AtomicU64,
+    /// Number of threads that write a call to the server.
+    writers: Mutex<usize>,
+    written: Condvar,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -143,6 +148,8 @@ impl Member {
             handlers,
             restarts: limits.restarts,
             calls: AtomicU64::new(0),
+            writers: Mutex::new(0),
+            written: Condvar::new(),
             state: Mutex::new(state),
             changed: Condvar::new(),
         })
@@ -375,6 +382,26 @@ impl Member {
         None
     }
 
+    /// Waits for a permit to write a call to the server. A server that does not read its input
+    /// blocks at most `most` threads.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if so many threads write for longer than [`ROOM`].
+    pub(super) fn write_permit(&self, most: usize) -> Result<WritePermit<'_>, Error> {
+        let until = Instant::now() + ROOM;
+        let mut writers = lock(&self.writers);
+        while *writers >= most {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let why = format!("the server {:?} does not read its input", self.key);
+                return Err(Error::new(ErrorKind::Busy, why));
+            }
+            writers = wait_for(&self.written, writers, left);
+        }
+        *writers += 1;
+        Ok(WritePermit(self))
+    }
+
     fn notify_waiters(&self) {
         let waiters = std::mem::take(&mut lock(&self.state).waiters);
         for waits in waiters.iter().filter_map(Weak::upgrade) {
@@ -431,6 +458,16 @@ impl Member {
         if wanted {
             state.subscriptions.push(uri.to_owned());
         }
+    }
+}
+
+/// Permit to write a call to a server.
+pub(super) struct WritePermit<'m>(&'m Member);
+
+impl Drop for WritePermit<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.writers) -= 1;
+        self.0.written.notify_one();
     }
 }
 

@@ -95,7 +95,9 @@ impl Hub {
     ///
     /// # Limits
     ///
-    /// A forwarded call occupies no thread while its server processes it or connects. Its timeout
+    /// A forwarded call occupies no thread while its server processes it or connects. A server that
+    /// does not read its input holds at most half of [`crate::Limits::workers`]; other calls to it
+    /// are rejected as busy. The timeout of a call
     /// is [`crate::Limits::call_timeout`] and restarts with each progress notification. At most
     /// [`crate::Limits::calls`] calls are in flight at all servers together; the next one blocks
     /// one of [`crate::Limits::workers`]. At most half of them wait for servers that are

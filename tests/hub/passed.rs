@@ -1,18 +1,22 @@
 //! Results through a served hub, byte for byte: a played client and played servers in every pair of eras;
 //! and calls to a server that is connecting.
 
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Client, ClientBuilder, ErrorKind, Hub, HubBuilder, Limits, MemoryEnd, Protocol, Server, Tool, Upstream,
-    json, memory, memory_links,
+    Client, ClientBuilder, ErrorKind, Hub, HubBuilder, Limits, Link, MemoryEnd, Protocol, Server, Tool,
+    Upstream, json, memory, memory_links,
 };
 
 use super::proxy::in_all_eras;
 
 tinymcp::record! {
     struct Nothing {}
+}
+tinymcp::record! {
+    struct Filled { text: String }
 }
 
 const SOON: Duration = Duration::from_secs(20);
@@ -341,5 +345,57 @@ fn a_call_that_waits_for_a_connection_can_be_cancelled_and_ends_with_its_server(
             let output = call.wait().unwrap();
             assert!(output.is_error && output.texts().contains("removed"), "{output:?}");
         }
+    });
+}
+
+#[test]
+fn a_server_that_does_not_read_leaves_workers_for_the_others() {
+    in_all_eras(|below, above| {
+        let mut own = limits();
+        own.call_timeout = Duration::from_secs(300);
+        let hub = Hub::builder("proxy", "1.0.0").limits(own.clone()).build().unwrap();
+        let mut server = Server::new("proxy", "1.0.0");
+        server.limits(own.clone());
+        hub.export(&mut server).unwrap();
+        let (release, blocked) = mpsc::channel::<()>();
+        let blocked = Arc::new(Mutex::new(blocked));
+        for name in ["stuck", "quick"] {
+            let (blocked, own) = (Arc::clone(&blocked), own.clone());
+            let connect = move |client: ClientBuilder| {
+                let (theirs, ours) = UnixStream::pair().unwrap();
+                let theirs = Link::lines(theirs.try_clone().unwrap(), theirs, &own);
+                let mut server = Server::new(name, "1.0.0");
+                let blocked = Arc::clone(&blocked);
+                // Runs on the thread that reads.
+                server.inline_tool(Tool::new("t"), move |_, _: Filled| {
+                    if name == "stuck" {
+                        // An error means that the test is over.
+                        let _ = blocked.lock().unwrap().recv();
+                    }
+                    Ok(name)
+                })?;
+                std::thread::spawn(move || server.serve(theirs));
+                client.protocol(above).over(Link::lines(ours.try_clone().unwrap(), ours, &own))
+            };
+            hub.add(name, Upstream::with(connect)).unwrap();
+        }
+        hub.wait_settled(Instant::now() + SOON);
+        let (theirs, ours) = memory_links();
+        std::thread::spawn(move || server.serve(theirs));
+        let client = Client::builder("test", "1.0.0").protocol(below).limits(limits()).over(ours).unwrap();
+        let filled = "x".repeat(280_000);
+        let calls: Vec<_> = (0..8)
+            .map(|_| client.request_tool("stuck__t", json!({"text": (&*filled)})).start().unwrap())
+            .collect();
+        assert_eq!(client.call_tool("quick__t", json!({"text": ""})).unwrap().texts(), "quick");
+        drop(release);
+        let busy = calls.into_iter().map(|call| call.wait());
+        let refused = busy.filter(|outcome| match outcome {
+            Ok(output) if !output.is_error => false,
+            Ok(output) => output.texts().contains("does not read its input"),
+            Err(error) => panic!("{error}"),
+        });
+        assert!(refused.count() > 0, "the server did not stop reading");
+        hub.close();
     });
 }

@@ -144,7 +144,10 @@ impl ProxiedCall {
                 call.visit();
             }
         });
+        let member = self.export.hub.member(&self.key)?;
+        let permit = member.write_permit(self.limits().workers.div_ceil(2))?;
         let mut call = request.start()?;
+        drop(permit);
         call.on_ready(on_ready);
         let canceller = self.canceller.get_or_init(|| call.canceller());
         let cancelled = {
