@@ -7,10 +7,11 @@
 //! One server keeps the names of its tools; those of a configuration file begin with its key. The
 //! hub does the work: revisions, restarts, one process of each server for all clients.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tinymcp::{Endpoint, Error, Hub, Limits, Server, ServerState, Status, Upstream};
@@ -26,7 +27,7 @@ use configured::{Configured, Reload};
 use options::Options;
 
 use crate::http;
-use crate::serve::log;
+use crate::serve::{lock, log, spawn};
 use crate::{Result, out};
 
 /// Help of the command.
@@ -36,6 +37,10 @@ pub(crate) const HELP: &str = include_str!("help.txt");
 const START: Duration = Duration::from_secs(5);
 /// Time that a start waits for servers whose names may clash.
 const NAMES_KNOWN: Duration = Duration::from_secs(30);
+/// Pause after which servers that are down are started again.
+const AGAIN: Duration = Duration::from_secs(60);
+/// Stack of the thread that does it.
+const STACK: usize = 64 << 10;
 /// Characters of the longest key.
 const LONGEST_KEY: usize = 32;
 
@@ -67,6 +72,7 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
     if hub.servers().is_empty() {
         return Err("no server can be used".to_owned());
     }
+    keep_trying(&hub)?;
     let unprefixed = options.has_several() && options.prefix.is_some();
     match &options.http {
         None => {
@@ -99,7 +105,7 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
 }
 
 fn export(options: &Options) -> std::result::Result<(Hub, Server), Error> {
-    let mut hub = Hub::builder("tinymcp", env!("CARGO_PKG_VERSION")).on_status(report).pass_trace();
+    let mut hub = Hub::builder("tinymcp", env!("CARGO_PKG_VERSION")).on_status(reporter()).pass_trace();
     if options.lazy {
         hub = hub.lazy_tools();
     }
@@ -140,7 +146,7 @@ fn only_server(options: &Options) -> (String, Upstream) {
             for (name, value) in &options.headers {
                 endpoint = endpoint.header(name, value);
             }
-            (key(url), Upstream::url(endpoint))
+            (key(host(url)), Upstream::url(endpoint))
         }
         None => {
             let command = &options.command;
@@ -182,6 +188,13 @@ fn timeout(upstream: Upstream, options: &Options) -> Upstream {
     }
 }
 
+/// Host and port of a URL. The rest may contain secrets, and a key is public.
+fn host(url: &str) -> &str {
+    let behind = url.split_once("://").map_or(url, |(_, behind)| behind);
+    let authority = behind.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default()
+}
+
 /// A key with the characters that a hub allows.
 fn key(name: &str) -> String {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
@@ -219,16 +232,86 @@ fn report_start(hub: &Hub) {
     }
 }
 
-/// Reports that a server connected, or why it did not.
-fn report(status: &Status) {
-    match &status.state {
-        ServerState::Running(info) => {
-            log(&format!("{}: connected to {} {}", status.server, info.name, info.version));
+/// Starts servers that are down again, from time to time, as long as the process runs.
+fn keep_trying(hub: &Hub) -> Result<()> {
+    let hub = hub.clone();
+    let retry = move || loop {
+        std::thread::sleep(AGAIN);
+        restart_down(&hub);
+    };
+    let started = spawn("proxy-retry", STACK, Box::new(retry));
+    started.map_err(|error| format!("the thread that starts servers again cannot be started: {error}"))
+}
+
+/// Starts servers again that could not be started or ended too often: what they need may be
+/// available now.
+fn restart_down(hub: &Hub) {
+    for status in hub.servers() {
+        if matches!(status.state, ServerState::Down { again: false, .. }) {
+            // OK to drop: the server was removed meanwhile.
+            let _ = hub.restart(&status.server);
         }
-        ServerState::Down { why, again: true, .. } => {
-            log(&format!("{}: down, will retry: {why}", status.server));
+    }
+}
+
+/// Reports that a server connected, or why it did not. A reason that repeats is reported once.
+fn reporter() -> impl Fn(&Status) {
+    let last = Mutex::new(BTreeMap::new());
+    move |status| {
+        let text = match &status.state {
+            ServerState::Running(info) => format!("connected to {} {}", info.name, info.version),
+            ServerState::Down { why, again: true, .. } => format!("down, will retry: {why}"),
+            ServerState::Down { why, .. } => {
+                format!("down, will retry every {} s: {why}", AGAIN.as_secs())
+            }
+            _ => return,
+        };
+        if lock(&last).insert(status.server.clone(), text.clone()).as_ref() != Some(&text) {
+            log(&format!("{}: {text}", status.server));
         }
-        ServerState::Down { why, .. } => log(&format!("{}: down: {why}", status.server)),
-        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tinymcp::memory_links;
+
+    use super::*;
+
+    #[test]
+    fn a_key_has_only_the_host_of_a_url() {
+        for (url, expected) in [
+            ("http://user:secret@board.local:8080/mcp?key=secret", "board.local_8080"),
+            ("https://h?secret", "h"),
+            ("https://h#secret", "h"),
+            ("board:1/secret", "board_1"),
+            ("http:///secret", "server"),
+        ] {
+            assert_eq!(key(host(url)), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_could_not_be_started_is_started_again() {
+        let hub = Hub::builder("x", "1").build().unwrap();
+        let is_first = AtomicBool::new(true);
+        let upstream = Upstream::with(move |client| {
+            let (ours, theirs) = memory_links();
+            match is_first.swap(false, Ordering::Relaxed) {
+                true => drop(theirs),
+                false => drop(std::thread::spawn(move || Server::new("a", "1").serve(theirs))),
+            }
+            client.over(ours)
+        });
+        hub.add("a", upstream).unwrap();
+        let state = || hub.wait_settled(Instant::now() + START).remove(0).state;
+        assert!(matches!(state(), ServerState::Down { again: false, .. }));
+        restart_down(&hub);
+        assert!(matches!(state(), ServerState::Running(_)));
+        hub.close();
     }
 }

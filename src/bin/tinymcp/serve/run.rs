@@ -27,7 +27,7 @@ use super::programs::sandbox;
 use super::watch::Stamps;
 use super::{read, tool};
 use crate::Result;
-use crate::escape::plain;
+use crate::escape::one_line;
 #[cfg(feature = "http-server")]
 use crate::http;
 
@@ -36,7 +36,7 @@ const STACK: usize = 256 << 10;
 
 /// Writes a line for the operator to standard error.
 pub(crate) fn log(line: &str) {
-    stderr::write(format!("tinymcp: {}\n", plain(line)));
+    stderr::write(format!("tinymcp: {}\n", one_line(line)));
 }
 
 /// Starts a thread.
