@@ -26,7 +26,8 @@ done
 . "$here/install.sh"
 install_packages peers
 if [ -z "$programs" ]; then
-    cargo build --quiet --release --features full --bin tinymcp
+    # Only what a proxy needs: its size is a part of the memory that is compared with the bar.
+    cargo build --quiet --release --no-default-features --features proxy --bin tinymcp
     programs=${CARGO_TARGET_DIR:-target}/release
 fi
 echo "seed $seed"

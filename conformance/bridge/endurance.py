@@ -33,8 +33,8 @@ LONG = (1_000_000, 500, 200)
 PROCESSES = 20
 # Seconds for the server to start again, and for the last threads and sockets to end.
 PATIENCE = 30
-# Seconds that the server runs before it is killed. The proxy does not restart one that ends five times within two seconds.
-UPTIME = 2.5
+# Seconds that the server is connected before it is killed. The proxy waits a minute after five ends within two seconds each.
+UPTIME = 3
 # Resident memory of the proxy in kB, and growth of its anonymous memory from the first quarter of the run to the end.
 RESIDENT, NOISE = 8192, 1024
 # Responses that end a call without a result.
@@ -158,6 +158,13 @@ def server_of(proxy):
     return next((int(pid) for pid, state, *_ in found if state != "Z"), None)
 
 
+def uptime(link):
+    """Seconds that the server has been connected."""
+    link.send("GET", [], path="/status")
+    (status,) = link.answer()[2][0]["servers"]
+    return status["seconds"] if status["state"] == "running" else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", action="store_true")
@@ -170,15 +177,14 @@ def main():
     mark = f"endurance-{os.getpid()}"
     os.environ["BRIDGE_ENDURANCE"] = mark
     program = str((options.programs / "tinymcp").resolve())
-    proxy = Served([program, "proxy"], behind=["--", *options.command])
+    proxy = Served([program, "proxy", "--status", "/status"], behind=["--", *options.command])
     try:
         link = Link(proxy.port)
         link.post(request(0, "tools/call", {"name": "echo", "arguments": {"message": "x"}}, MODERN), MODERN)
         assert "result" in link.answer()[2][0], "the server does not start"
-        link.close()
         threads, before = proxy.threads(), proxy.descriptors()
         began, next_kill, dead, readings = time.monotonic(), time.monotonic() + 1, 0, []
-        clients, largest, server, since = Clients(proxy.port, choice, count), 0, None, 0
+        clients, largest = Clients(proxy.port, choice, count), 0
         while clients.calls() < calls or dead < deaths:
             time.sleep(0.05)
             clients.check()
@@ -186,9 +192,9 @@ def main():
             largest = max(largest, proxy.status("VmRSS"))
             if done > len(readings) * calls // 4:
                 readings.append(proxy.anonymous())
-            if (pid := server_of(proxy)) != server:
-                server, since = pid, time.monotonic()
-            elif pid and dead < deaths and time.monotonic() - since > UPTIME and done > dead * calls // deaths:
+            is_next = dead < deaths and done > dead * calls // deaths and uptime(link) >= UPTIME
+            # It may have been killed a moment ago.
+            if is_next and (pid := server_of(proxy)):
                 os.kill(pid, signal.SIGKILL)
                 dead += 1
             if time.monotonic() > next_kill:
@@ -197,11 +203,11 @@ def main():
             assert proxy.child.poll() is None, f"the proxy ended with {proxy.child.poll()}"
         seconds, errors = time.monotonic() - began, clients.errors()
         clients.end()
+        assert not until(lambda: uptime(link) == 0, 2 * PATIENCE), "the server does not run"
         left = until(lambda: proxy.descriptors() > before, PATIENCE)
         assert not left, f"{before} descriptors became {proxy.descriptors()}"
         readings.append(proxy.anonymous())
-        left = until(lambda: server_of(proxy) is None, PATIENCE)
-        assert not left and len(children(proxy.pid)) == 1, f"children: {children(proxy.pid)}"
+        assert len(children(proxy.pid)) == 1, f"children: {children(proxy.pid)}"
         more = sum((proxy.threads() - threads).values())
         proxy.end()
         left = until(lambda: [line for line in marked(mark) if line.split()[0] != str(os.getpid())], PATIENCE)
