@@ -11,10 +11,13 @@
 //! | `timeout` | of each call, in seconds |
 //! | `prefix` | begins the names of tools and prompts, see [`Upstream::prefix`] |
 //! | `tools` | `{"allow": [PATTERN], "deny": [PATTERN], "rename": {NAME: NEW}}`, see [`Upstream`] |
-//! | `toolFilter` | `{"mode": "allow" or "block", "list": [NAME]}`, also within `options` |
-//! | `disabledTools` | names of tools that are not offered |
+//! | `tools`, `includeTools` | `[PATTERN]`: only these tools |
+//! | `disabledTools`, `excludeTools` | `[PATTERN]`: all tools but these |
+//! | `toolFilter` | `{"mode": "allow" or "block", "list": [PATTERN]}`, also within `options` |
 //!
-//! [`Config::warnings`] names all other members. The file may have comments and trailing commas.
+//! An invalid member in this table is an error of its server: a filter that cannot be read must not
+//! offer all tools. [`Config::warnings`] names all other members. The file may have comments and
+//! trailing commas.
 //!
 //! `${NAME}`, `${env:NAME}` and `${NAME:-default}` in a text are replaced by the environment
 //! variable `NAME` of this process, and `${input:some-id}` by `TINYMCP_INPUT_SOME_ID`: this library
@@ -38,9 +41,13 @@ const HTTP: [&str; 5] = ["http", "streamable-http", "streamable_http", "streamab
 
 /// Members of a server that are used.
 const USED: &str = "command args cwd env envFile inheritEnv url headers type transport transportType disabled \
-                    enabled timeout prefix tools toolFilter disabledTools options serverUrl";
+                    enabled timeout prefix tools includeTools excludeTools toolFilter disabledTools options \
+                    serverUrl";
 /// Members of a server that only describe it, or concern the user interface of another host.
 const DESCRIBING: &str = "name title description version icon gallery autoApprove alwaysAllow trust dev";
+/// Members that select tools and servers. They have no meaning within `options`.
+const SELECTING: [&str; 6] =
+    ["tools", "includeTools", "excludeTools", "disabledTools", "disabled", "enabled"];
 /// Bytes of the longest file of variables.
 const LONGEST_ENV_FILE: u64 = 1 << 20;
 
@@ -111,8 +118,17 @@ impl Config {
                 continue;
             }
             let known = USED.split(' ').chain(DESCRIBING.split(' '));
-            for (name, _) in value.members().filter(|(name, _)| !known.clone().any(|k| k == *name)) {
+            let mut unknown = |name: &str| {
                 warnings.push(format!("server {key:?}: the member {name:?} is unknown and ignored"));
+            };
+            for (name, member) in value.members() {
+                if !known.clone().any(|known| known == name) {
+                    unknown(name);
+                }
+                if name == "options" {
+                    let others = member.members().map(|(name, _)| name).filter(|name| *name != "toolFilter");
+                    others.for_each(|name| unknown(&format!("options.{name}")));
+                }
             }
             let spec = match read.iter().any(|(other, _)| other == key) {
                 true => Err(format!("server {key:?}: the key appears twice")),
@@ -162,6 +178,12 @@ impl Spec {
         if value.kind() != Kind::Object {
             return Err("must be an object".to_owned());
         }
+        if let Some(name) = ["disabled", "enabled"]
+            .into_iter()
+            .find(|name| value.get(name).is_some_and(|on| on.as_bool().is_none()))
+        {
+            return Err(format!("`{name}` must be true or false"));
+        }
         let way = Way::read(value, look_up)?;
         let timeout = match value.get("timeout") {
             None => None,
@@ -188,32 +210,100 @@ fn read_names(value: Value<'_>) -> Result<UpstreamNames, String> {
     if let Some(prefix) = value.get("prefix") {
         names.prefix = Some(prefix.as_str().ok_or("`prefix` must be a string")?.to_owned());
     }
-    let list = |list: Option<Value<'_>>, name: &str| -> Result<Vec<String>, String> {
-        let Some(list) = list else { return Ok(Vec::new()) };
-        let names: Option<Vec<String>> = list.items().map(|v| v.as_str().map(str::to_owned)).collect();
-        let names = names.filter(|_| list.kind() == Kind::Array);
-        names.ok_or_else(|| format!("`{name}` must be an array of strings"))
-    };
-    if let Some(tools) = value.get("tools") {
-        names.allowed = list(tools.get("allow"), "tools.allow")?;
-        names.denied = list(tools.get("deny"), "tools.deny")?;
-        for (name, new) in tools.get("rename").iter().flat_map(|rename| rename.members()) {
-            let new = new.as_str().ok_or("`tools.rename` must have strings")?;
-            names.renamed.push((name.to_owned(), new.to_owned()));
+    for (name, member) in value.members() {
+        match name {
+            "tools" => read_tools(&mut names, member)?,
+            "includeTools" => allow(&mut names, member, name)?,
+            "excludeTools" | "disabledTools" => names.denied.extend(list(member, name)?),
+            "toolFilter" => read_filter(&mut names, member)?,
+            "options" => read_options(&mut names, value, member)?,
+            _ => {}
         }
     }
-    let options = value.get("options").and_then(|options| options.get("toolFilter"));
-    if let Some(filter) = value.get("toolFilter").or(options) {
-        let listed = list(filter.get("list"), "toolFilter.list")?;
-        match filter.get("mode").and_then(Value::as_str) {
-            Some("allow") => names.allowed.extend(listed),
-            Some("block") => names.denied.extend(listed),
-            _ => return Err("`toolFilter.mode` must be `allow` or `block`".to_owned()),
-        }
-    }
-    names.denied.extend(list(value.get("disabledTools"), "disabledTools")?);
     names.check().map_err(|error| error.to_string())?;
     Ok(names)
+}
+
+/// Reads `tools`.
+fn read_tools(names: &mut UpstreamNames, tools: Value<'_>) -> Result<(), String> {
+    match tools.kind() {
+        Kind::Array => return allow(names, tools, "tools"),
+        Kind::Object => {}
+        _ => {
+            return Err("`tools` must be an array of names, or an object with `allow`, `deny` and `rename`"
+                .to_owned());
+        }
+    }
+    for (name, member) in tools.members() {
+        match name {
+            "allow" => allow(names, member, "tools.allow")?,
+            "deny" => names.denied.extend(list(member, "tools.deny")?),
+            "rename" if member.kind() == Kind::Object => {
+                for (from, to) in member.members() {
+                    let to = to.as_str().ok_or_else(|| format!("`tools.rename.{from}` must be a string"))?;
+                    names.renamed.push((from.to_owned(), to.to_owned()));
+                }
+            }
+            "rename" => return Err("`tools.rename` must be an object with strings".to_owned()),
+            other => {
+                return Err(format!("unknown member `tools.{other}`: expected `allow`, `deny` or `rename`"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads `toolFilter`.
+fn read_filter(names: &mut UpstreamNames, filter: Value<'_>) -> Result<(), String> {
+    if filter.kind() != Kind::Object {
+        return Err("`toolFilter` must be an object with `mode` and `list`".to_owned());
+    }
+    if let Some((other, _)) = filter.members().find(|(name, _)| !["mode", "list"].contains(name)) {
+        return Err(format!("unknown member `toolFilter.{other}`: expected `mode` and `list`"));
+    }
+    let listed = filter.get("list").ok_or("`toolFilter.list` must be an array of strings")?;
+    match filter.get("mode").and_then(Value::as_str) {
+        Some("allow") => allow(names, listed, "toolFilter.list"),
+        Some("block") => {
+            names.denied.extend(list(listed, "toolFilter.list")?);
+            Ok(())
+        }
+        _ => Err("`toolFilter.mode` must be `allow` or `block`".to_owned()),
+    }
+}
+
+/// Reads `options` of TBXark/mcp-proxy.
+fn read_options(names: &mut UpstreamNames, server: Value<'_>, options: Value<'_>) -> Result<(), String> {
+    if options.kind() != Kind::Object {
+        return Err("`options` must be an object".to_owned());
+    }
+    if let Some(name) = SELECTING.into_iter().find(|name| options.get(name).is_some()) {
+        return Err(format!("`options.{name}`: move `{name}` out of `options`"));
+    }
+    match (options.get("toolFilter"), server.get("toolFilter")) {
+        (Some(_), Some(_)) => Err("`toolFilter` and `options.toolFilter` exclude each other".to_owned()),
+        (Some(filter), None) => read_filter(names, filter),
+        (None, _) => Ok(()),
+    }
+}
+
+/// Reads patterns of tools that are offered. Two such lists would offer more than each of them.
+fn allow(names: &mut UpstreamNames, patterns: Value<'_>, name: &str) -> Result<(), String> {
+    let patterns = list(patterns, name)?;
+    if patterns.is_empty() {
+        return Err(format!("`{name}` must not be empty: use [\"*\"] for all tools, or `disabled`"));
+    }
+    if !names.allowed.is_empty() {
+        return Err(format!("`{name}`: the tools are selected already; keep one list of allowed tools"));
+    }
+    names.allowed = patterns;
+    Ok(())
+}
+
+fn list(list: Value<'_>, name: &str) -> Result<Vec<String>, String> {
+    let names: Option<Vec<String>> = list.items().map(|v| v.as_str().map(str::to_owned)).collect();
+    let names = names.filter(|_| list.kind() == Kind::Array);
+    names.ok_or_else(|| format!("`{name}` must be an array of strings"))
 }
 
 impl Way {
@@ -315,6 +405,10 @@ fn bad(why: impl Into<String>) -> Error {
 fn env_file(path: &str) -> Result<Vec<(String, String)>, String> {
     let refusal = |why: &dyn std::fmt::Display| format!("`envFile` {path}: {why}");
     let mut text = String::new();
+    // Opening a FIFO waits for its other end.
+    if !std::fs::metadata(path).map_err(|error| refusal(&error))?.is_file() {
+        return Err(refusal(&"not a regular file"));
+    }
     let file = File::open(path).map_err(|error| refusal(&error))?;
     file.take(LONGEST_ENV_FILE + 1).read_to_string(&mut text).map_err(|error| refusal(&error))?;
     if text.len() as u64 > LONGEST_ENV_FILE {

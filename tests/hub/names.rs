@@ -158,10 +158,11 @@ fn a_configuration_has_names_filters_and_timeouts() {
         (r#""timeout": 0"#, "`timeout` must be a positive number of seconds"),
         (r#""timeout": "5""#, "`timeout` must be a positive number of seconds"),
         (r#""tools": {"allow": "r*"}"#, "`tools.allow` must be an array of strings"),
-        (r#""tools": {"rename": {"a": 1}}"#, "`tools.rename` must have strings"),
+        (r#""tools": {"rename": {"a": 1}}"#, "`tools.rename.a` must be a string"),
         (r#""toolFilter": {"mode": "some", "list": []}"#, "`toolFilter.mode`"),
         (r#""disabledTools": [1]"#, "`disabledTools` must be an array of strings"),
         (r#""envFile": "/nonexistent/env""#, "`envFile` /nonexistent/env: "),
+        (r#""envFile": "/dev/null""#, "`envFile` /dev/null: not a regular file"),
         (r#""args": ["${input:api-key}"]"#, "environment variable TINYMCP_INPUT_API_KEY is not set"),
     ] {
         let text = format!(r#"{{"mcpServers": {{"a": {{"command": "x", {entry}}}}}}}"#);
@@ -169,6 +170,76 @@ fn a_configuration_has_names_filters_and_timeouts() {
         let error = upstream.map(drop).unwrap_err().to_string();
         assert!(error.contains(part), "{entry}: {error}");
     }
+}
+
+#[test]
+fn an_invalid_filter_is_an_error_of_its_server() {
+    let object = "`tools` must be an array of names, or an object with `allow`, `deny` and `rename`";
+    for (entry, part) in [
+        (r#""tools": "read""#, object),
+        (r#""tools": null"#, object),
+        (r#""tools": ["read_*", 1]"#, "`tools` must be an array of strings"),
+        (r#""tools": []"#, "`tools` must not be empty: use [\"*\"] for all tools, or `disabled`"),
+        (
+            r#""tools": {"denied": ["rm"]}"#,
+            "unknown member `tools.denied`: expected `allow`, `deny` or `rename`",
+        ),
+        (r#""tools": {"Deny": ["rm"]}"#, "unknown member `tools.Deny`"),
+        (r#""tools": {"allow": []}"#, "`tools.allow` must not be empty"),
+        (r#""tools": {"deny": {"rm": true}}"#, "`tools.deny` must be an array of strings"),
+        (r#""tools": {"rename": ["x"]}"#, "`tools.rename` must be an object with strings"),
+        (r#""toolFilter": ["rm"]"#, "`toolFilter` must be an object with `mode` and `list`"),
+        (r#""toolFilter": {"mode": "block"}"#, "`toolFilter.list` must be an array of strings"),
+        (r#""toolFilter": {"mode": "allow", "list": []}"#, "`toolFilter.list` must not be empty"),
+        (
+            r#""toolFilter": {"mode": "block", "list": ["a"], "lists": ["b"]}"#,
+            "unknown member `toolFilter.lists`",
+        ),
+        (r#""options": ["x"]"#, "`options` must be an object"),
+        (
+            r#""options": {"disabledTools": ["rm"]}"#,
+            "`options.disabledTools`: move `disabledTools` out of `options`",
+        ),
+        (r#""options": {"toolFilter": {"mode": "block", "list": "rm"}}"#, "`toolFilter.list` must be"),
+        (
+            r#""toolFilter": {"mode": "block", "list": []}, "options": {"toolFilter": {"mode": "block", "list": []}}"#,
+            "`toolFilter` and `options.toolFilter` exclude each other",
+        ),
+        (r#""includeTools": "ls""#, "`includeTools` must be an array of strings"),
+        (r#""excludeTools": "ls""#, "`excludeTools` must be an array of strings"),
+        (r#""tools": ["ls"], "includeTools": ["rm"]"#, "`includeTools`: the tools are selected already"),
+        (r#""disabled": "true""#, "`disabled` must be true or false"),
+        (r#""enabled": 0"#, "`enabled` must be true or false"),
+    ] {
+        let text =
+            format!(r#"{{"mcpServers": {{"a": {{"command": "x", {entry}}}, "b": {{"command": "x"}}}}}}"#);
+        let mut servers = Config::parse(&text).unwrap().into_upstreams();
+        assert!(servers.remove(1).1.is_ok(), "{entry}");
+        let error = servers.remove(0).1.map(drop).expect_err(entry).to_string();
+        assert!(error.contains("\"a\"") && error.contains(part), "{entry}: {error}");
+    }
+}
+
+#[test]
+fn filters_of_other_hosts_select_tools() {
+    let config = |entry: &str| {
+        Config::parse(&format!(r#"{{"mcpServers": {{"a": {{"command": "x", {entry}}}}}}}"#)).unwrap()
+    };
+    for (entry, own) in [
+        (r#""tools": ["r*", "ls"]"#, r#""tools": {"allow": ["r*", "ls"]}"#),
+        (r#""tools": ["*"]"#, r#""tools": {"allow": ["*"]}"#),
+        (
+            r#""includeTools": ["ls", "rm"], "excludeTools": ["rm"]"#,
+            r#""tools": {"allow": ["ls", "rm"], "deny": ["rm"]}"#,
+        ),
+        (r#""options": {"toolFilter": {"mode": "block", "list": ["rm"]}}"#, r#""tools": {"deny": ["rm"]}"#),
+    ] {
+        assert!(config(entry).has_same_server("a", &config(own)), "{entry}");
+        assert_eq!(config(entry).warnings(), [""; 0], "{entry}");
+    }
+    let proxied = config(r#""options": {"authTokens": ["x"], "toolFilter": {"mode": "block", "list": []}}"#);
+    let warning = "server \"a\": the member \"options.authTokens\" is unknown and ignored";
+    assert_eq!(proxied.warnings(), [warning]);
 }
 
 #[test]
