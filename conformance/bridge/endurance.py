@@ -195,8 +195,11 @@ def main():
             is_next = dead < deaths and done > dead * calls // deaths and uptime(link) >= UPTIME
             # It may have been killed a moment ago.
             if is_next and (pid := server_of(proxy)):
-                os.kill(pid, signal.SIGKILL)
-                dead += 1
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                    dead += 1
+                except ProcessLookupError:
+                    pass
             if time.monotonic() > next_kill:
                 clients.kill()
                 next_kill += 1

@@ -9,8 +9,11 @@ use super::super::template::Text;
 use super::super::words;
 use super::shell;
 
-/// Programs whose operands are an expression: `--` does not end it.
+/// Programs whose operands are an expression: `--` does not end it, and it also has [`OPERATORS`].
 pub(super) const EXPRESSIONS: &str = "find test [ expr";
+
+/// Texts that a program of [`EXPRESSIONS`] does not read as a value: `find !` lists other files.
+const OPERATORS: [&str; 4] = ["!", "(", ")", ","];
 
 /// Programs, and their options that take the next argument as their value, also if it begins with
 /// a dash.
@@ -46,21 +49,27 @@ impl<'t> Arguments<'t> {
         self.get(name).is_none_or(may_begin_with_dash)
     }
 
-    /// The way to exclude values that begin with a dash.
-    fn exclusion(&self, name: &str) -> String {
+    fn may_be_operator(&self, name: &str) -> bool {
+        self.get(name).is_none_or(|property| accepts(property, OPERATORS))
+    }
+
+    /// The way to exclude values that begin with a dash, or that are a part of an expression.
+    fn exclusion(&self, name: &str, in_expression: bool) -> String {
+        let pattern = if in_expression { "^[^-!(),]" } else { "^[^-]" };
         let kind = |value: Option<Value<'t>>| value?.get("type")?.as_str();
         let property = self.get(name);
         let is_list = kind(property) == Some("array");
         let items = if is_list { property.and_then(|list| list.get("items")) } else { property };
         let schema = match kind(items) {
-            Some("integer" | "number") if !is_list => "a range such as 0..",
+            Some("integer" | "number") if !is_list => "a range such as 0..".to_owned(),
             Some("integer" | "number") => {
                 "the schema {\"type\": \"array\", \"items\": {\"type\": \"integer\", \"minimum\": 0}}"
+                    .to_owned()
             }
-            _ if is_list => {
-                "the schema {\"type\": \"array\", \"items\": {\"type\": \"string\", \"pattern\": \"^[^-]\"}}"
-            }
-            _ => "the schema {\"type\": \"string\", \"pattern\": \"^[^-]\"}",
+            _ if is_list => format!(
+                "the schema {{\"type\": \"array\", \"items\": {{\"type\": \"string\", \"pattern\": \"{pattern}\"}}}}"
+            ),
+            _ => format!("the schema {{\"type\": \"string\", \"pattern\": \"{pattern}\"}}"),
         };
         format!("exclude such values by {schema} for `{name}` in `input`")
     }
@@ -97,12 +106,13 @@ pub(super) fn check(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
             warn(format!(
                 "argument {at} of the command line, {{{name}}}, is the name of a program that runs"
             ));
-        } else if behind.is_none_or(|(script, _)| at <= script)
-            && !is_protected(before)
-            && arguments.may_begin_with_dash(name)
-        {
-            let exclusion = arguments.exclusion(name);
-            warn(option_message(at, &element.leading_placeholder(), &exclusion, before));
+        } else if behind.is_none_or(|(script, _)| at <= script) && !is_protected(before) {
+            let in_expression = words::has(EXPRESSIONS, program);
+            let is_operator = in_expression && arguments.may_be_operator(name);
+            if is_operator || arguments.may_begin_with_dash(name) {
+                let exclusion = arguments.exclusion(name, in_expression);
+                warn(option_message(at, &element.leading_placeholder(), &exclusion, before));
+            }
         }
     }
     sql(elements, &words, start, &arguments, warn);
@@ -118,13 +128,11 @@ pub(super) fn check(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
 /// use: a script of the author does not end its options at `--` by itself.
 fn option_message(at: usize, placeholder: &str, exclusion: &str, before: &[&str]) -> String {
     let program = before.first().copied().unwrap_or_default();
-    let start = format!(
-        "argument {at} of the command line begins with {placeholder}, whose value may begin with `-`"
-    );
+    let start = format!("argument {at} of the command line begins with {placeholder}, whose value may");
     if words::has(EXPRESSIONS, script::name(program)) {
         return format!(
-            "{start}; {} reads it as a part of its expression, also behind \"--\": put a fixed text in front of it, \
-             such as \"./{placeholder}\", or {exclusion}",
+            "{start} be `!` or begin with `-`; {} reads it as a part of its expression, also behind \"--\": put a \
+             fixed text in front of it, such as \"./{placeholder}\", or {exclusion}",
             script::name(program)
         );
     }
@@ -143,7 +151,7 @@ fn option_message(at: usize, placeholder: &str, exclusion: &str, before: &[&str]
     } else {
         ["put \"--\" in front of it", &attached, exclusion]
     };
-    format!("{start} and be read as an option: {}", cures.join(", or "))
+    format!("{start} begin with `-` and be read as an option: {}", cures.join(", or "))
 }
 
 /// Index of the program in a command line, after `sudo`, `env`, `timeout 5` and the like.
@@ -222,7 +230,11 @@ fn parameter(element: &Text, arguments: &Arguments<'_>) -> shell::Parameter {
         exclusion: element
             .leading_name()
             .filter(|name| arguments.may_begin_with_dash(name))
-            .map(|name| arguments.exclusion(name)),
+            .map(|name| arguments.exclusion(name, false)),
+        exclusion_in_expression: element
+            .leading_name()
+            .filter(|name| arguments.may_begin_with_dash(name) || arguments.may_be_operator(name))
+            .map(|name| arguments.exclusion(name, true)),
     }
 }
 
@@ -234,6 +246,19 @@ fn is_plain(property: Value<'_>) -> bool {
         Some("integer" | "number" | "boolean") => true,
         _ => property.get("enum").is_some() || property.get("const").is_some(),
     }
+}
+
+/// Returns whether the schema of an argument accepts one of these texts, except texts that the
+/// author chose. For an array, the schema of its items counts.
+fn accepts(property: Value<'_>, texts: [&str; 4]) -> bool {
+    if property.get("type").and_then(Value::as_str) == Some("array") {
+        return property.get("items").is_none_or(|items| accepts(items, texts));
+    }
+    if property.get("enum").is_some() || property.get("const").is_some() {
+        return false;
+    }
+    let Ok(schema) = Schema::compile(property) else { return true };
+    texts.iter().any(|text| schema.is_valid(Json::from(*text).to_doc().root()))
 }
 
 /// Returns whether the schema of an argument accepts a value whose text begins with `-`, except

@@ -22,6 +22,8 @@ pub(super) struct Parameter {
     pub(super) is_plain: bool,
     /// The way to exclude values that begin with a dash, if it may have one.
     pub(super) exclusion: Option<String>,
+    /// The same for programs of [`EXPRESSIONS`], which have more texts to exclude.
+    pub(super) exclusion_in_expression: Option<String>,
 }
 
 /// Reserved words and builtins that may precede a command.
@@ -130,17 +132,19 @@ impl Usage<'_> {
                 ));
             }
         }
-        if let Some(exclusion) = &self.value.exclusion {
-            if let Some((parameter, program)) = self.commands.iter().find_map(|command| self.option(command))
-            {
-                let fixed = if has(EXPRESSIONS, &program) { "" } else { "-- \"$1\" or " };
-                warn(format!(
-                    "\"${parameter}\" of the script has the value of {{{name}}}, which may begin with `-` and be \
-                     read as an option by {program}: write {}./\"${parameter}\", or {exclusion}",
-                    fixed.replace('1', &parameter)
-                ));
-            }
-        }
+        let read = self.commands.iter().find_map(|command| {
+            let (parameter, program) = self.option(command)?;
+            let (may, fixed, exclusion) = match has(EXPRESSIONS, &program) {
+                true => ("be `!` or begin", "", self.value.exclusion_in_expression.as_ref()?),
+                false => ("begin", "-- \"$1\" or ", self.value.exclusion.as_ref()?),
+            };
+            Some(format!(
+                "\"${parameter}\" of the script has the value of {{{name}}}, which may {may} with `-` and be read as \
+                 an option by {program}: write {}./\"${parameter}\", or {exclusion}",
+                fixed.replace('1', &parameter)
+            ))
+        });
+        read.into_iter().for_each(warn);
     }
 
     /// A program that runs the value as code.

@@ -4,7 +4,8 @@ use super::{Folder, tool};
 /// Warnings of a command line whose arguments `x`, `y` are texts, `n` and `o` numbers, `w` a
 /// word, `list` a list of texts and `p` optional.
 fn warnings(elements: &[&str]) -> Vec<String> {
-    let input = r#"{"x": "string", "y": "string", "n": "integer -5..5", "w": "a|-b", "list": "string[]", "o": "integer", "p?": "string"}"#;
+    let input = r#"{"x": "string", "y": "string", "n": "integer -5..5", "w": "a|-b", "list": "string[]", "o": "integer", "p?": "string",
+        "s": {"type": "string", "pattern": "^[^-]"}, "safe": {"type": "string", "pattern": "^[^-!(),]"}}"#;
     let mut run = tinymcp::json::Writer::new();
     run.begin_array();
     for element in elements {
@@ -41,6 +42,10 @@ fn values_that_are_read_as_options() {
     for (elements, expected) in [
         (&["find", "--", "{x}", "-name", "y"][..], expression),
         (&["find", "{x}"], expression),
+        (&["find", "{s}", "-delete"], "be `!` or begin with `-`"),
+        (&["find", "{s}"], "\"pattern\": \"^[^-!(),]\""),
+        (&["find", "{safe}"], ""),
+        (&["ls", "{s}"], ""),
         (&["/usr/bin/find", "./{x}", "-name", "{y}"], ""),
         (&["find", "/srv", "-name", "{x}", "{y}"], "argument 4 of the command line begins with {y}"),
         (&["busybox", "find", "--", "{x}"], expression),
@@ -97,7 +102,7 @@ fn values_that_are_read_as_options() {
 fn values_that_scripts_pass_as_options() {
     for (text, expected) in [
         ("find \"$1\" -name y; echo \"$2\"", "write ./\"$1\", or exclude"),
-        ("find -- \"$1\"", "read as an option by find"),
+        ("find -- \"$1\"", "which may be `!` or begin with `-` and be read as an option by find"),
         ("ls \"$1\"", "write -- \"$1\" or ./\"$1\""),
         ("ls -- \"$1\" \"$2\"", ""),
         ("ls ./\"$1\" \"/srv/$2\" --opt=\"$1\"", ""),
