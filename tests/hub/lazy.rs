@@ -208,7 +208,7 @@ fn a_list_has_pages_and_finds_words() {
 
 #[test]
 fn texts_of_servers_are_bounded_and_have_no_control_characters() {
-    let hidden = "Reads\u{1b}[31m a file\r\n\n\tand\u{7}more.\u{202e}\u{e0041}\u{e0042}".to_owned();
+    let hidden = "Reads\u{1b}[31m a file\r\n\n\tand\u{7}more.\u{202e}\u{61c}\u{e0041}\u{e0101}".to_owned();
     let long = "word ".repeat(4000);
     let (_hub, client) =
         described(vec![("odd".into(), hidden), ("long".into(), long), ("bare".into(), String::new())]);
@@ -222,13 +222,13 @@ fn texts_of_servers_are_bounded_and_have_no_control_characters() {
     let texts: Vec<&str> = schemas.content.iter().filter_map(|content| content.as_text()).collect();
     assert!(texts[0].contains(r#""description":"Reads[31m a file\n\n\tandmore.""#), "{texts:?}");
     assert!(texts[1].contains("…\"") && texts[1].len() < 9000, "{}", texts[1].len());
-    // The result ends after 64 KiB.
+    // All schemas have at most 64 KiB.
     let many: Vec<_> = (0..16).map(|n| (format!("t{n}"), "x".repeat(9000))).collect();
     let names: Vec<String> = many.iter().map(|(name, _)| name.clone()).collect();
     let (_hub, client) = described(many);
     let schemas = text(&client, "tool_schema", json!({"names": (names)}));
-    assert!(schemas.len() < 80_000, "{}", schemas.len());
-    let omitted = "omitted because of the size, request them alone: t8, t9, t10, t11, t12, t13, t14, t15";
+    assert!(schemas.len() < (64 << 10) + 200, "{}", schemas.len());
+    let omitted = "omitted because of the size, request them alone: t7, t8, t9, t10, t11, t12, t13, t14, t15";
     assert!(schemas.ends_with(omitted), "{}", &schemas[schemas.len() - 100..]);
 }
 

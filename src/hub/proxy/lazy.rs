@@ -7,7 +7,8 @@
 //!
 //! # Invariants
 //! - The size of `tools/list` does not depend on the servers.
-//! - All texts of servers in a list are bounded, and contain no control characters.
+//! - All names, titles and descriptions in a list are bounded, and contain no control characters.
+//!   Texts inside the schemas that `tool_schema` returns are those of the server.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ const LINE: usize = 120;
 const DESCRIPTION: usize = 8192;
 /// Tools of one `tool_schema`.
 const SCHEMAS: usize = 16;
-/// Bytes of the schemas after which `tool_schema` omits the others.
+/// Bytes of all schemas of one `tool_schema`. The first schema is returned in any case.
 const SCHEMA_BYTES: usize = 64 << 10;
 /// Words of a query that are searched.
 const WORDS: usize = 16;
@@ -127,8 +128,9 @@ impl LazyTool {
 fn bounded(text: impl Iterator<Item = char>, most: usize) -> String {
     let hides = |c: &char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))
-            || matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+            || matches!(c, '\u{061c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
+            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
+            || matches!(c, '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}')
     };
     let mut shown = text.filter(|c| !hides(c));
     let mut kept: String = shown.by_ref().take(most).collect();
@@ -284,10 +286,14 @@ impl Export {
         for name in &names {
             match find(&tools, name) {
                 None => unknown.push(self.unknown(&tools, name)),
-                Some(_) if bytes > SCHEMA_BYTES => omitted.push(*name),
                 Some(tool) => {
                     let definition = tool.definition();
-                    bytes += definition.as_str().len();
+                    let all = bytes + definition.as_str().len();
+                    if bytes > 0 && all > SCHEMA_BYTES {
+                        omitted.push(*name);
+                        continue;
+                    }
+                    bytes = all;
                     output = output.content(Content::text(definition.as_str()));
                 }
             }
