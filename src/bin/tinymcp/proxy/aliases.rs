@@ -142,6 +142,9 @@ impl Aliases {
             "no-pass-environment" => self.settings.inherit_env = Some(false),
             "named-server" => {
                 let (key, command) = (text(parser)?, text(parser)?);
+                if self.settings.named.iter().any(|(other, _)| *other == key) {
+                    return Err(format!("--named-server {key} must be given at most once; use another name"));
+                }
                 let words = split(&command, Dialect::Shlex);
                 let words = words.map_err(|why| format!("--named-server {key}: {why}"))?;
                 self.settings.named.push((key, words.into_iter().map(OsString::from).collect()));
@@ -294,13 +297,18 @@ impl Aliases {
 const NO_SSE: &str = "HTTP+SSE is not served; clients require the URL that ends with /mcp in place of /sse";
 
 /// Reads the values up to the next option.
-fn cors(options: &mut Options, parser: &mut lexopt::Parser) -> Result<()> {
-    let mut origins: Vec<OsString> = parser.optional_value().into_iter().collect();
+fn values(parser: &mut lexopt::Parser) -> Vec<OsString> {
+    let mut values: Vec<OsString> = parser.optional_value().into_iter().collect();
     if let Some(mut rest) = parser.try_raw_args() {
-        while let Some(origin) = rest.next_if(|word| !word.as_encoded_bytes().starts_with(b"-")) {
-            origins.push(origin);
+        while let Some(value) = rest.next_if(|word| !word.as_encoded_bytes().starts_with(b"-")) {
+            values.push(value);
         }
     }
+    values
+}
+
+fn cors(options: &mut Options, parser: &mut lexopt::Parser) -> Result<()> {
+    let origins = values(parser);
     if origins.is_empty() {
         return Err("--cors without a value allows pages of every origin, which is not available; name the \
                     origins: --allow-origin URL"
@@ -308,7 +316,7 @@ fn cors(options: &mut Options, parser: &mut lexopt::Parser) -> Result<()> {
     }
     for origin in origins {
         let origin = origin.to_string_lossy().into_owned();
-        if !origin.contains("://") || origin.starts_with('/') {
+        if !origin.contains("://") || origin.starts_with('/') || origin.contains('*') {
             return Err(format!(
                 "--cors {origin}: patterns are not available; name the origins: --allow-origin URL"
             ));
@@ -425,6 +433,15 @@ mod tests {
             (&["--stdio", "a", "--cors"], "--cors without a value allows pages of every origin"),
             (&["--stdio", "a", "--cors", "*"], "--cors *: patterns are not available"),
             (&["--stdio", "a", "--cors", "/x:\\/\\/y/"], "patterns are not available"),
+            (&["--stdio", "a", "--cors", "https://*.example"], "--cors https://*.example: patterns are not"),
+            (
+                &["--port", "1", "--allow-origin", "http://a", "http://b"],
+                "--allow-origin http://a: unexpected \"http://b\" after it; repeat --allow-origin for each",
+            ),
+            (
+                &["--named-server", "a", "b", "--named-server", "a", "c", "--port", "1"],
+                "--named-server a must be given at most once",
+            ),
             (&["--stdio", "a", "--oauth2Bearer", "t"], "--oauth2Bearer requires a URL; to require a token"),
             (&["--stdio", "a", "--header", "A: b"], "--header requires --url"),
             (&["--stdio", "a", "--sse", "http://h"], "exclude each other"),

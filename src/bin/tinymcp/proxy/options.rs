@@ -1,6 +1,6 @@
 //! Command line of `tinymcp proxy`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -140,7 +140,7 @@ impl Options {
                 match repeated {
                     "health" => self.pages.health.push(value),
                     "allow-host" => self.settings.allow_host.push(value),
-                    "allow-origin" => self.settings.allow_origin.push(value),
+                    "allow-origin" => self.settings.allow_origin.push(one_origin(value, parser)?),
                     "header" => self.headers.push(pair(&value, ':', "--header requires NAME:VALUE")?),
                     "allow" => self.tools.allow.push(value),
                     "deny" => self.tools.deny.push(value),
@@ -212,6 +212,21 @@ impl Options {
     }
 }
 
+/// mcp-proxy takes several origins; here the second would be the URL of a server.
+fn one_origin(origin: String, parser: &mut lexopt::Parser) -> Result<String> {
+    let is_origin = |word: &OsStr| {
+        word == "*" || (word.to_string_lossy().contains("://") && !word.as_encoded_bytes().starts_with(b"-"))
+    };
+    let mut rest = parser.try_raw_args();
+    match rest.as_mut().and_then(|rest| rest.next_if(is_origin)) {
+        None => Ok(origin),
+        Some(word) => Err(format!(
+            "--allow-origin {origin}: unexpected {word:?} after it; repeat --allow-origin for each origin, \
+             and put the URL of a server first"
+        )),
+    }
+}
+
 fn pair(text: &str, separator: char, error: &str) -> Result<(String, String)> {
     let (name, value) = text.split_once(separator).ok_or(error)?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
@@ -278,6 +293,8 @@ mod tests {
         assert_eq!(options.tools.rename, [("a".to_owned(), "b".to_owned())]);
         assert!(!options.help && options.http.is_none() && options.tools.allow == ["a*"]);
         assert!(parse(&["-h"]).unwrap().help);
+        let origin = ["--http", "h:1", "--allow-origin", "http://a", "--url=http://b"];
+        assert_eq!(parse(&origin).unwrap().settings.allow_origin, ["http://a"]);
     }
 
     #[test]
