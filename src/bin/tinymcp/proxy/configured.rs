@@ -2,17 +2,21 @@
 //!
 //! # Reload
 //! The thread `proxy-reload` waits for SIGHUP. With `--watch` it checks the stamps of the
-//! configuration file and of the token file every second. A new file is compared with the servers
-//! in use, entry by entry.
+//! configuration file and of the token file every second. It reads the tokens itself, and wakes the
+//! thread `proxy-config`, which reads the configuration. A new file is compared with the servers in
+//! use, entry by entry.
 //!
 //! # Invariants
 //! - A file that cannot be read changes nothing; an entry with an error changes nothing about the
 //!   server with its key.
+//! - The thread that reads the tokens never waits for a server, so that a token can be revoked
+//!   while servers start or end.
 //! - A server whose entry did not change keeps its process and its calls in flight.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use tinymcp::{Config, Hub};
 
@@ -20,7 +24,7 @@ use super::options::Options;
 use super::{report_start, timeout};
 use crate::Result;
 use crate::http::Tokens;
-use crate::serve::{Hangups, Stamps, Wake, log, spawn};
+use crate::serve::{Hangups, Stamps, Wake, log, open, spawn};
 
 /// Reading a configuration recurses as deep as its values.
 const STACK: usize = 512 << 10;
@@ -45,7 +49,7 @@ impl Configured {
     /// The file cannot be read or is not a configuration.
     pub(super) fn load(&mut self) -> Result<String> {
         let refusal = |why: &dyn std::fmt::Display| format!("{}: {why}", self.file.display());
-        let text = std::fs::read_to_string(&self.file).map_err(|error| refusal(&error))?;
+        let text = open(&self.file).and_then(std::io::read_to_string).map_err(|error| refusal(&error))?;
         let config = Config::parse(&text).map_err(|error| refusal(&error))?;
         for warning in config.warnings() {
             log(&refusal(warning));
@@ -93,6 +97,16 @@ impl Configured {
         if changes.is_empty() { "no server changed".to_owned() } else { changes.join(", ") }
     }
 
+    fn reload(&mut self) {
+        match self.load() {
+            Ok(changes) => {
+                log(&format!("reloaded: {changes}"));
+                report_start(&self.hub);
+            }
+            Err(error) => log(&format!("{error}; the previous servers stay in use")),
+        }
+    }
+
     /// Removes a server, if it is in use.
     fn remove(&mut self, key: &str) {
         if self.used.remove(key).is_some() {
@@ -102,7 +116,7 @@ impl Configured {
     }
 }
 
-/// State of the thread that reloads.
+/// State of the threads that reload.
 pub(super) struct Reload {
     /// Absent if there is no file to reload.
     hangups: Option<Hangups>,
@@ -129,37 +143,68 @@ impl Reload {
         Ok(Reload { hangups, watched: options.watch.then_some(stamps), configured: None, tokens: None })
     }
 
-    /// Starts the thread, if there is a file to reload.
+    /// Starts the threads, if there is a file to reload.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// A thread cannot be started.
     pub(super) fn start(mut self) -> Result<()> {
         let Some(hangups) = self.hangups.take() else { return Ok(()) };
-        let started = spawn("proxy-reload", STACK, Box::new(move || self.run(hangups)));
-        started.map_err(|error| format!("the thread that reloads cannot be started: {error}"))
+        let failed = |error: std::io::Error| format!("the thread that reloads cannot be started: {error}");
+        let mut config = None;
+        if let Some(mut configured) = self.configured.take() {
+            // A wake-up that waits stands for all later ones: the file was not read yet.
+            let (sender, wakes) = sync_channel(1);
+            let run = move || wakes.iter().for_each(|()| configured.reload());
+            spawn("proxy-config", STACK, Box::new(run)).map_err(failed)?;
+            config = Some(sender);
+        }
+        let run = move || self.run(hangups, config.as_ref());
+        spawn("proxy-reload", STACK, Box::new(run)).map_err(failed)
     }
 
-    fn run(&mut self, mut hangups: Hangups) {
+    fn run(&mut self, mut hangups: Hangups, config: Option<&SyncSender<()>>) {
         while let Some(wake) = hangups.wait(self.watched.is_some()) {
             // Taken before reading, so that a later change is noticed.
             let changed = self.watched.as_mut().is_some_and(|stamps| !stamps.changed().is_empty());
             if wake == Wake::Hangup || changed {
-                self.reload();
+                self.reload(config);
             }
         }
     }
 
-    fn reload(&mut self) {
+    fn reload(&self, config: Option<&SyncSender<()>>) {
         if let Some(tokens) = &self.tokens {
             tokens.reload();
         }
-        match self.configured.as_mut().map(|configured| (configured.load(), &configured.hub)) {
-            Some((Ok(changes), hub)) => {
-                log(&format!("reloaded: {changes}"));
-                report_start(hub);
-            }
-            Some((Err(error), _)) => log(&format!("{error}; the previous servers stay in use")),
+        match config {
+            // OK to ignore: a wake-up waits already.
+            Some(config) => _ = config.try_send(()),
             None => log("reloaded"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_configuration_must_be_a_regular_file() {
+        let hub = Hub::builder("test", "1").build().unwrap();
+        let options = Arc::new(Options::default());
+        let error = Configured::new(&hub, "/dev/null".into(), &options).load().unwrap_err();
+        assert_eq!(error, "/dev/null: not a regular file");
+    }
+
+    #[test]
+    fn a_wake_up_does_not_wait_for_the_configuration() {
+        let reload = Reload { hangups: None, watched: None, configured: None, tokens: None };
+        let (sender, wakes) = sync_channel(1);
+        for _ in 0..3 {
+            reload.reload(Some(&sender));
+        }
+        assert_eq!(wakes.try_iter().count(), 1);
     }
 }
