@@ -229,7 +229,7 @@ fn what_cannot_be_served_is_an_error_with_its_reason() {
 fn a_program_that_does_not_start_is_reported_and_the_call_fails_at_once() {
     let folder = example("gone");
     let session = session(Protocol::Session, &["--", "/nonexistent/program"], &folder);
-    session.process.reported("program: down: ");
+    session.process.reported("program: down, will retry every 60 s: ");
     assert_eq!(session.tools(), Vec::<String>::new());
     let error = session.client.call_tool("echo", json!({})).map(|output| output.texts());
     let told = error.unwrap_or_else(|error| error.to_string());

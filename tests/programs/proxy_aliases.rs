@@ -84,7 +84,7 @@ fn a_command_of_mcp_proxy_gets_its_variables_and_its_folder() {
     }
     // Without `--pass-environment`, the program gets the default variables only.
     let args = ["--port=0", PROGRAM, "serve", "PASSED server.json"];
-    proxy(&args, &folder).reported("tinymcp: down: ");
+    proxy(&args, &folder).reported("tinymcp: down, will retry every 60 s: ");
     let passed = proxy(&[&["--pass-environment"], &args[..]].concat(), &folder);
     assert_eq!(show(&connect(&url(&passed), Protocol::Session), "show"), "passed");
 }
@@ -96,7 +96,7 @@ fn named_servers_are_one_server_with_their_names_as_prefixes() {
     let (first, second) = (command("HOME"), command("PASSED"));
     let args = ["--named-server", "home", &first, "--named-server", "passed", &second, "--sse-port", "0"];
     let without = proxy(&args, &folder);
-    without.reported("passed: down: ");
+    without.reported("passed: down, will retry every 60 s: ");
     let client = connect(&url(&without), Protocol::Stateless);
     assert_eq!(show(&client, "home__show"), "/home/x");
     let server = proxy(&[&args[..], &["--pass-environment"]].concat(), &folder);
