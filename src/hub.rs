@@ -196,8 +196,8 @@ impl Hub {
             // OK to drop: the status has the error.
             let _ = member.client(deadline);
         }
-        for export in self.shared.handlers.exports() {
-            export.wait(deadline);
+        if let Some(exports) = self.shared.handlers.exports() {
+            exports.wait(deadline);
         }
         self.servers()
     }

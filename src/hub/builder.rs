@@ -15,7 +15,7 @@ use crate::model::{Change, ClientCapabilities, Level};
 use crate::sync::{lock, wait_for};
 
 use super::member::Status;
-use super::proxy::Export;
+use super::proxy::Exports;
 use super::{Hub, Shared};
 
 type OnForm = Arc<dyn Fn(&str, &Form) -> Result<FormResponse, Refusal> + Send + Sync>;
@@ -45,8 +45,8 @@ pub(super) struct Handlers {
     client_wait: Option<Duration>,
     clients: Mutex<Clients>,
     client_arrived: Condvar,
-    /// The servers that this hub was exported to.
-    exports: Mutex<Vec<Weak<Export>>>,
+    /// The exports of this hub; `None` before the first one.
+    exports: Mutex<Option<Weak<Exports>>>,
 }
 
 /// Clients of a served hub.
@@ -243,8 +243,8 @@ struct ServerRelay {
 impl Relay for ServerRelay {
     fn question(&self, question: Question) -> Result<(), Question> {
         let mut question = question;
-        for export in self.handlers.exports() {
-            match export.question(&self.key, question) {
+        if let Some(exports) = self.handlers.exports() {
+            match exports.question(&self.key, question) {
                 Ok(()) => return Ok(()),
                 Err(back) => question = back,
             }
@@ -264,8 +264,8 @@ impl Relay for ServerRelay {
     }
 
     fn log(&self, entry: &LogEntry) {
-        for export in self.handlers.exports() {
-            export.logged(&self.key, entry);
+        if let Some(exports) = self.handlers.exports() {
+            exports.logged(&self.key, entry);
         }
     }
 }
@@ -348,7 +348,7 @@ impl Handlers {
             let (log, key) = (Arc::clone(log), Arc::clone(&key));
             client = client.on_log(*level, move |entry| log(&key, entry));
         }
-        let exported = !self.exports().is_empty();
+        let exported = self.is_exported();
         if exported {
             client =
                 client.relays(Arc::new(ServerRelay { handlers: Arc::clone(self), key: key.to_string() }));
@@ -375,23 +375,32 @@ impl Handlers {
         self.lazy_tools
     }
 
-    /// Adds a server that this hub is exported to.
-    pub(super) fn add_export(&self, export: &Arc<Export>) {
-        let mut exports = lock(&self.exports);
-        exports.retain(|e| e.strong_count() > 0);
-        exports.push(Arc::downgrade(export));
+    /// The exports of the hub, if there are any.
+    pub(super) fn exports(&self) -> Option<Arc<Exports>> {
+        lock(&self.exports).as_ref().and_then(Weak::upgrade)
     }
 
-    pub(super) fn exports(&self) -> Vec<Arc<Export>> {
-        lock(&self.exports).iter().filter_map(Weak::upgrade).collect()
+    /// The exports of the hub, created by `make` for the first one.
+    pub(super) fn exports_or(&self, make: impl FnOnce() -> Exports) -> Arc<Exports> {
+        let mut exports = lock(&self.exports);
+        exports.as_ref().and_then(Weak::upgrade).unwrap_or_else(|| {
+            let made = Arc::new(make());
+            *exports = Some(Arc::downgrade(&made));
+            made
+        })
+    }
+
+    /// Returns true if the hub is or was exported, so that servers get the capabilities of clients.
+    pub(super) fn is_exported(&self) -> bool {
+        lock(&self.exports).is_some()
     }
 
     fn changed(&self, key: &str, change: &Change) {
         if let Some(hear) = &self.change {
             hear(key, change);
         }
-        for export in self.exports() {
-            export.changed(key, change);
+        if let Some(exports) = self.exports() {
+            exports.changed(key, change);
         }
     }
 
@@ -400,8 +409,8 @@ impl Handlers {
         if let Some(hear) = &self.status {
             hear(status);
         }
-        for export in self.exports() {
-            export.server_state_changed(&status.server);
+        if let Some(exports) = self.exports() {
+            exports.server_state_changed(&status.server);
         }
     }
 }

@@ -67,14 +67,19 @@ impl UpstreamNames {
 
     /// The name of a tool in the hub; `None` if the tool is not offered.
     pub(super) fn tool(&self, key: &str, name: &str) -> Option<String> {
+        self.own_tool(name).map(|name| self.prompt(key, name))
+    }
+
+    /// The name of a tool without a prefix; `None` if the tool is not offered.
+    pub(super) fn own_tool<'n>(&'n self, name: &'n str) -> Option<&'n str> {
         if !self.offers(name) {
             return None;
         }
         match self.renamed.iter().find(|(from, _)| from == name) {
-            Some((_, new)) => Some(self.prompt(key, new)),
+            Some((_, new)) => Some(new),
             // Another tool has this name now.
             None if self.renamed.iter().any(|(_, new)| new == name) => None,
-            None => Some(self.prompt(key, name)),
+            None => Some(name),
         }
     }
 
@@ -88,7 +93,11 @@ impl UpstreamNames {
 
     /// The name of a tool at the server, if the name in the hub fits a tool that is offered.
     pub(super) fn tool_at_server<'n>(&'n self, key: &str, name: &'n str) -> Option<&'n str> {
-        let name = self.prompt_at_server(key, name)?;
+        self.own_tool_at_server(self.prompt_at_server(key, name)?)
+    }
+
+    /// The name at the server of a tool without a prefix, if the tool is offered.
+    pub(super) fn own_tool_at_server<'n>(&'n self, name: &'n str) -> Option<&'n str> {
         let original = match self.renamed.iter().find(|(_, new)| new == name) {
             Some((from, _)) => from,
             None if self.renamed.iter().any(|(from, _)| from == name) => return None,

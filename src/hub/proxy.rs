@@ -4,6 +4,13 @@
 //! are forwarded by `forward.rs`, subscriptions by `resource_updates.rs`. Calls are not run as
 //! tasks.
 //!
+//! # Several exports
+//!
+//! A hub may be exported to several servers: as a whole, and each of its servers alone, under the
+//! names that the tools have there. [`Exports`] has what they share: each server is listed once,
+//! and one table of calls and one of subscriptions have those of all clients. An [`Export`] has
+//! the handle of its server and what that server shows.
+//!
 //! # Names
 //!
 //! A tool or prompt is offered under the name that its server's [`Upstream`](crate::Upstream)
@@ -15,9 +22,10 @@
 //! # Invariants
 //! - Each server is listed by one thread at a time, so a slow server does not delay the entries of
 //!   others. A listing is dropped when the server was connected again meanwhile.
-//! - Lists change only under the lock of `state`, in the order of the events. No callback runs and
-//!   no thread blocks under that lock.
-//! - The server owns the export, and the export owns the hub. The hub has weak references only.
+//! - Lists change only under the lock of `listings`, in the order of the events. No callback runs
+//!   and no thread blocks under that lock. The lock of an export's `state` is taken after it.
+//! - A server owns its export, an export owns the state of all, and that owns the hub. References
+//!   in the other direction are weak.
 
 mod call_table;
 mod delegate;
@@ -29,7 +37,7 @@ mod proxied_call;
 mod resource_updates;
 mod trace;
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
@@ -37,8 +45,8 @@ use crate::model::Change;
 use crate::server::{Handle, Server};
 use crate::sync::{lock, wait_for};
 
-use super::Hub;
 use super::member::Member;
+use super::{Hub, check_key};
 use call_table::CallTable;
 use delegate::Delegated;
 use listing::{Kinds, Listing, Shown};
@@ -121,54 +129,116 @@ impl Hub {
     /// has a tool with the name of one of the three.
     pub fn export(&self, server: &mut Server) -> Result<(), Error> {
         if !self.members().is_empty() {
-            return Err(Error::new(ErrorKind::Misuse, "export the hub before the first server is added"));
+            return Err(exported_late());
         }
-        server.tools_may_change().prompts_may_change().resources_may_change();
-        server.resource_updates().logging();
-        let export = Arc::new(Export {
-            hub: self.clone(),
-            handle: server.handle(),
-            state: Mutex::default(),
-            listed: Condvar::new(),
-            calls: CallTable::default(),
-            updates: Updates::default(),
-        });
-        if self.shared.handlers.has_lazy_tools() {
-            lazy::add_tools(&export)?;
-        }
-        self.shared.handlers.add_export(&export);
-        export.handle.delegate_to(Delegated(Arc::downgrade(&export)));
+        let export = self.add_export(None, server)?;
         server.on_shutdown(move || {
-            export.calls.close();
-            export.close_updates();
-            export.hub.close();
+            export.all.close();
+            export.all.hub.close();
         });
         Ok(())
     }
 
+    /// Offers the entries of one of this hub's servers through a server of its own, in addition to
+    /// [`Hub::export`] or without it: tools and prompts under their own names without a prefix.
+    /// Filters and new names of the [`crate::Upstream`] apply.
+    ///
+    /// All else is as with [`Hub::export`], except that the hub stays open when the server stops.
+    /// All exports share one connection to the server, one listing and the limits: its requests and
+    /// log entries are sent to the client whose calls it processes, whatever export that client
+    /// uses. The server with this key may be added later, removed and added again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misuse`] when the hub has servers and was never exported, or as with
+    /// [`Hub::export`]; [`ErrorKind::Invalid`] when the key is not valid, see [`Hub::add`].
+    pub fn export_server(&self, key: &str, server: &mut Server) -> Result<(), Error> {
+        check_key(key)?;
+        if !self.members().is_empty() && !self.shared.handlers.is_exported() {
+            return Err(exported_late());
+        }
+        let export = self.add_export(Some(key.to_owned()), server)?;
+        export.all.show(&mut lock(&export.all.listings));
+        server.on_shutdown(move || export.all.remove(&export));
+        Ok(())
+    }
+
+    fn add_export(&self, only: Option<String>, server: &mut Server) -> Result<Arc<Export>, Error> {
+        server.tools_may_change().prompts_may_change().resources_may_change();
+        server.resource_updates().logging();
+        let all = self.shared.handlers.exports_or(|| Exports {
+            hub: self.clone(),
+            exports: Mutex::default(),
+            listings: Mutex::default(),
+            listed: Condvar::new(),
+            calls: CallTable::default(),
+            updates: Updates::default(),
+        });
+        let export = Arc::new(Export { all, only, handle: server.handle(), state: Mutex::default() });
+        if self.shared.handlers.has_lazy_tools() {
+            lazy::add_tools(&export)?;
+        }
+        let mut exports = lock(&export.all.exports);
+        exports.retain(|other| other.strong_count() > 0);
+        exports.push(Arc::downgrade(&export));
+        drop(exports);
+        export.handle.delegate_to(Delegated(Arc::downgrade(&export)));
+        Ok(export)
+    }
+
     /// Entries that are not offered by the servers that this hub was exported to, with the reasons.
+    /// If the whole hub was exported, those of [`Hub::export_server`] are left out.
     pub fn skipped(&self) -> Vec<Skipped> {
-        self.shared.handlers.exports().iter().flat_map(|export| export.skipped()).collect()
+        let mut exports = self.shared.handlers.exports().map(|all| all.exports()).unwrap_or_default();
+        if exports.iter().any(|export| export.only.is_none()) {
+            exports.retain(|export| export.only.is_none());
+        }
+        exports.iter().flat_map(|export| export.skipped()).collect()
     }
 }
 
-/// Registration of a hub at one server, with the hub's entries on its lists.
-pub(super) struct Export {
+fn exported_late() -> Error {
+    Error::new(ErrorKind::Misuse, "export the hub before the first server is added")
+}
+
+/// State that all exports of a hub share.
+pub(super) struct Exports {
     hub: Hub,
-    handle: Handle,
-    state: Mutex<State>,
+    exports: Mutex<Vec<Weak<Export>>>,
+    listings: Mutex<Listings>,
     listed: Condvar,
     calls: CallTable,
     updates: Updates,
 }
 
+/// Registration of a hub at one server, with the hub's entries on its lists.
+pub(super) struct Export {
+    all: Arc<Exports>,
+    /// Key of the only server whose entries are offered, under their own names; `None` for all.
+    only: Option<String>,
+    handle: Handle,
+    state: Mutex<State>,
+}
+
 #[derive(Default)]
 struct State {
-    servers: Vec<Listed>,
     shown: Shown,
     skipped: Vec<Skipped>,
+}
+
+/// Lists of the running servers, in the order they were added.
+#[derive(Default)]
+struct Listings {
+    servers: Vec<Listed>,
     /// Number of connections so far.
     connections: u64,
+}
+
+impl Listings {
+    /// Returns true if the lists of this server are complete.
+    fn is_listed(&self, key: &str) -> bool {
+        let listed = |s: &Listed| s.key == key && !s.busy && s.wanted == Kinds::default();
+        self.servers.iter().any(listed)
+    }
 }
 
 /// A running server and its lists.
@@ -183,30 +253,73 @@ struct Listed {
     busy: bool,
 }
 
-impl Listed {
-    /// Returns true if the lists are complete.
-    fn is_listed(&self) -> bool {
-        !self.busy && self.wanted == Kinds::default()
+impl Export {
+    /// Returns true if the entries of this server are offered.
+    fn offers(&self, key: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == key)
+    }
+
+    /// Key of the server that owns a resource.
+    fn owner(&self, uri: &str) -> Option<String> {
+        lock(&self.state).shown.owner(uri).map(str::to_owned)
+    }
+
+    fn skipped(&self) -> Vec<Skipped> {
+        let state = lock(&self.state);
+        let copy = |skipped: &Skipped| Skipped {
+            server: skipped.server.clone(),
+            name: skipped.name.clone(),
+            owner: skipped.owner.clone(),
+            error: Error::new(skipped.error.kind(), skipped.error.to_string()),
+        };
+        state.skipped.iter().map(copy).collect()
     }
 }
 
-impl Export {
+impl Exports {
+    fn exports(&self) -> Vec<Arc<Export>> {
+        lock(&self.exports).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The exports that offer the entries of this server.
+    fn exports_of(&self, key: &str) -> Vec<Arc<Export>> {
+        let mut exports = self.exports();
+        exports.retain(|export| export.offers(key));
+        exports
+    }
+
+    /// Ends the threads.
+    fn close(&self) {
+        self.calls.close();
+        self.close_updates();
+    }
+
+    /// Removes an export whose server has stopped.
+    fn remove(self: &Arc<Self>, export: &Arc<Export>) {
+        lock(&self.exports).retain(|other| !Weak::ptr_eq(other, &Arc::downgrade(export)));
+        if let Some(key) = &export.only {
+            self.forget_own_level(key);
+        }
+        self.subscribe();
+    }
+
     /// Handles a change of a server's state: it is running, is down or was removed.
     pub(super) fn server_state_changed(self: &Arc<Self>, key: &str) {
         // Reads the state: events may arrive out of order.
         let client = self.hub.member(key).and_then(|m| m.client(Instant::now()));
         {
-            let mut state = lock(&self.state);
-            state.servers.retain(|s| s.key != key);
+            let mut listings = lock(&self.listings);
+            listings.servers.retain(|s| s.key != key);
             if client.is_ok() {
-                state.connections += 1;
-                let connection = state.connections;
+                listings.connections += 1;
+                let connection = listings.connections;
                 let (listing, wanted) = (Listing::default(), Kinds::ALL);
-                state.servers.push(Listed { key: key.to_owned(), connection, listing, wanted, busy: false });
+                let key = key.to_owned();
+                listings.servers.push(Listed { key, connection, listing, wanted, busy: false });
             }
             // Entries of an earlier connection stay until the new list has arrived.
             if client.is_err() {
-                self.show(&mut state);
+                self.show(&mut listings);
             }
         }
         if client.is_ok() {
@@ -227,8 +340,8 @@ impl Export {
 
     /// Requests lists of a server, or has the thread do it that is listing the server already.
     fn list(self: &Arc<Self>, key: &str, kinds: Kinds) {
-        let mut state = lock(&self.state);
-        let Some(server) = state.servers.iter_mut().find(|s| s.key == key) else {
+        let mut listings = lock(&self.listings);
+        let Some(server) = listings.servers.iter_mut().find(|s| s.key == key) else {
             return self.listed.notify_all();
         };
         server.wanted.add(kinds);
@@ -237,39 +350,43 @@ impl Export {
             return;
         }
         let is_current = |s: &&mut Listed| s.key == key && s.connection == connection;
-        while let Some(server) = state.servers.iter_mut().find(is_current) {
+        while let Some(server) = listings.servers.iter_mut().find(is_current) {
             let wanted = std::mem::take(&mut server.wanted);
             if wanted == Kinds::default() {
                 server.busy = false;
                 break;
             }
-            drop(state);
+            drop(listings);
             let mut fresh = Listing::default();
             if let Ok(member) = self.hub.member(key) {
                 fresh.fill(wanted, &member, &self.hub.shared.limits);
             }
-            state = lock(&self.state);
-            if let Some(server) = state.servers.iter_mut().find(is_current) {
+            listings = lock(&self.listings);
+            if let Some(server) = listings.servers.iter_mut().find(is_current) {
                 server.listing.take(wanted, fresh);
-                self.show(&mut state);
-                drop(state);
+                self.show(&mut listings);
+                drop(listings);
                 // A resource with a subscription may belong to another server now.
                 self.subscribe();
-                state = lock(&self.state);
+                listings = lock(&self.listings);
             }
         }
-        drop(state);
+        drop(listings);
         self.listed.notify_all();
     }
 
-    /// Makes the server's lists equal to the listings.
-    fn show(self: &Arc<Self>, state: &mut State) {
+    /// Makes the lists of all exports equal to the listings.
+    fn show(&self, listings: &mut Listings) {
         let members = self.hub.members();
-        state.servers.sort_by_key(|s| members.iter().position(|member| member.key == s.key));
+        listings.servers.sort_by_key(|s| members.iter().position(|member| member.key == s.key));
         let member = |key: &str| members.iter().find(|member| member.key == key);
-        let listed = state.servers.iter().filter_map(|s| Some((&**member(&s.key)?, &s.listing)));
-        let listings: Vec<(&Member, &Listing)> = listed.collect();
-        state.skipped = listing::show(self, &listings, &mut state.shown);
+        for export in self.exports() {
+            let offered = listings.servers.iter().filter(|s| export.offers(&s.key));
+            let listed = offered.filter_map(|s| Some((&**member(&s.key)?, &s.listing)));
+            let listed: Vec<(&Member, &Listing)> = listed.collect();
+            let mut state = lock(&export.state);
+            state.skipped = listing::show(&export, &listed, &mut state.shown);
+        }
     }
 
     /// Waits until the entries of all running servers are on the lists, at most until `deadline`.
@@ -279,27 +396,13 @@ impl Export {
             let running = members.iter().filter(|m| m.client(Instant::now()).is_ok());
             running.map(|m| m.key.clone()).collect()
         };
-        let mut state = lock(&self.state);
-        let done = |state: &State| {
-            running.iter().all(|key| state.servers.iter().any(|s| s.key == *key && s.is_listed()))
-        };
-        while !done(&state) {
+        let mut listings = lock(&self.listings);
+        while !running.iter().all(|key| listings.is_listed(key)) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            state = wait_for(&self.listed, state, left);
+            listings = wait_for(&self.listed, listings, left);
         }
-    }
-
-    fn skipped(&self) -> Vec<Skipped> {
-        let state = lock(&self.state);
-        let copy = |skipped: &Skipped| Skipped {
-            server: skipped.server.clone(),
-            name: skipped.name.clone(),
-            owner: skipped.owner.clone(),
-            error: Error::new(skipped.error.kind(), skipped.error.to_string()),
-        };
-        state.skipped.iter().map(copy).collect()
     }
 }

@@ -65,7 +65,7 @@ pub use self::tool_error::ToolError;
 #[cfg(feature = "hub")]
 pub(crate) use self::{
     call::deferred::{Caller, Deferred},
-    proxy::questions,
+    proxy::{ask_only, log_to_only, questions},
     registry::catalog::{Delegate, Watched},
     registry::{Checks, ReadFn, Registry, ToolFn},
     registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},

@@ -73,16 +73,6 @@ impl Context<'_> {
 }
 
 impl Handle {
-    /// Logs an entry to the session if there is exactly one connection. Does not mask credentials,
-    /// because the entry comes from an upstream.
-    pub(crate) fn log_to_only(&self, level: Level, logger: &str, data: &Json) {
-        if let Ok(shared) = self.shared() {
-            if let [connection] = &*shared.connections() {
-                connection.log(level, Some(logger), data);
-            }
-        }
-    }
-
     /// Sets the owner of the catalog's entries. Later calls have no effect.
     pub(crate) fn delegate_to(&self, delegate: impl Delegate + 'static) {
         if let Ok(shared) = self.shared() {
@@ -98,18 +88,6 @@ impl Handle {
         shared.connections().into_iter().filter_map(level).min()
     }
 
-    /// Sends a request to the client of the only session, outside of a call. Returns `on_answer` if
-    /// the client lacks the capability. `on_answer` is dropped if the connection ends first.
-    pub(crate) fn ask_only(&self, request: AskRequest, on_answer: OnAnswer) -> Result<(), OnAnswer> {
-        let Ok(shared) = self.shared() else { return Err(on_answer) };
-        let connections = shared.connections();
-        let mut sessions = connections.iter().filter(|conn| conn.session().is_some());
-        match (sessions.next(), sessions.next()) {
-            (Some(conn), None) => conn.ask(request, on_answer),
-            _ => Err(on_answer),
-        }
-    }
-
     /// The resources with at least one subscription.
     pub(crate) fn listened(&self) -> BTreeSet<String> {
         let mut uris = BTreeSet::new();
@@ -117,6 +95,40 @@ impl Handle {
             connection.wanted(&mut uris);
         }
         uris
+    }
+}
+
+/// All connections of these servers.
+fn connections<'h>(handles: impl Iterator<Item = &'h Handle>) -> Vec<Arc<Connection>> {
+    handles.filter_map(|handle| handle.shared().ok()).flat_map(|shared| shared.connections()).collect()
+}
+
+/// Logs an entry to the session if these servers have exactly one connection. Does not mask
+/// credentials, because the entry comes from an upstream.
+pub(crate) fn log_to_only<'h>(
+    handles: impl Iterator<Item = &'h Handle>,
+    level: Level,
+    logger: &str,
+    data: &Json,
+) {
+    if let [connection] = &*connections(handles) {
+        connection.log(level, Some(logger), data);
+    }
+}
+
+/// Sends a request to the client of the only session of these servers, outside of a call. Returns
+/// `on_answer` if the client lacks the capability. `on_answer` is dropped if the connection ends
+/// first.
+pub(crate) fn ask_only<'h>(
+    handles: impl Iterator<Item = &'h Handle>,
+    request: AskRequest,
+    on_answer: OnAnswer,
+) -> Result<(), OnAnswer> {
+    let connections = connections(handles);
+    let mut sessions = connections.iter().filter(|conn| conn.session().is_some());
+    match (sessions.next(), sessions.next()) {
+        (Some(conn), None) => conn.ask(request, on_answer),
+        _ => Err(on_answer),
     }
 }
 

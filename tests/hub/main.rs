@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod downstream;
+mod exports;
 mod lazy;
 mod many;
 #[cfg(all(target_os = "linux", feature = "http-server"))]

@@ -1,5 +1,5 @@
-//! Table of the calls through a served hub: finds the client for a server's requests and log
-//! entries, and ends calls after their deadline.
+//! Table of the calls through all exports of a hub: finds the client for a server's requests and
+//! log entries, and ends calls after their deadline.
 //!
 //! A server's request is sent to no client while the server processes calls of several clients.
 //! Calls to servers that are connecting take at most half of the table.
@@ -14,14 +14,14 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::client::{LogEntry, Question};
-use crate::server::{Caller, Context, ToolError};
+use crate::server::{self, Caller, Context, ToolError};
 
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::sync::{lock, wait_for};
 
 use super::super::spawn;
-use super::Export;
+use super::Exports;
 use super::proxied_call::ProxiedCall;
 
 /// Interval at which a thread that waits for room checks for cancellation.
@@ -105,7 +105,7 @@ impl CallTable {
     }
 }
 
-impl Export {
+impl Exports {
     /// Handles a client request of a server.
     pub(in super::super) fn question(&self, key: &str, question: Question) -> Result<(), Question> {
         let calls = self.calls.of_one(key);
@@ -117,17 +117,19 @@ impl Export {
                 Ok(())
             }
             _ if lock(&self.calls.table).calls.iter().any(|call| call.key == key) => Err(question),
-            _ => self.ask_only(question),
+            _ => self.ask_only(key, question),
         }
     }
 
     /// Passes a request outside of calls to the only client with a session.
-    fn ask_only(&self, question: Question) -> Result<(), Question> {
+    fn ask_only(&self, key: &str, question: Question) -> Result<(), Question> {
         let request = question.request.clone();
         // Shared, because the request is returned if no client takes it.
         let shared = Arc::new(Mutex::new(Some(question)));
         let held = Arc::clone(&shared);
-        let asked = self.handle.ask_only(
+        let exports = self.exports_of(key);
+        let asked = server::ask_only(
+            exports.iter().map(|export| &export.handle),
             request,
             Box::new(move |answer| {
                 if let Some(question) = lock(&held).take() {
@@ -156,7 +158,11 @@ impl Export {
             Some(call) => call.log(&logger, entry),
             // Dropped: it may belong to another client.
             None if busy => {}
-            None => self.handle.log_to_only(entry.level, &logger, &entry.data),
+            None => {
+                let exports = self.exports_of(key);
+                let handles = exports.iter().map(|export| &export.handle);
+                server::log_to_only(handles, entry.level, &logger, &entry.data);
+            }
         }
     }
 
@@ -170,8 +176,8 @@ impl Export {
                 return self.calls.changed.notify_all();
             }
         }
-        let export = Arc::clone(self);
-        if spawn("mcp-hub-held", move || export.run_watch()).is_err() {
+        let exports = Arc::clone(self);
+        if spawn("mcp-hub-held", move || exports.run_watch()).is_err() {
             // OK to ignore: the next call tries again, and few calls are held.
             lock(&self.calls.table).watched = false;
         }

@@ -17,7 +17,7 @@ pub(super) struct Delegated(pub Weak<Export>);
 
 impl Delegate for Delegated {
     fn tool(&self, name: &str) -> Option<Arc<ToolFn>> {
-        let export = self.0.upgrade().filter(|export| !export.hub.shared.handlers.has_lazy_tools())?;
+        let export = self.0.upgrade().filter(|export| !export.all.hub.shared.handlers.has_lazy_tools())?;
         let (key, tool) = export.unlisted(name)?;
         let run = move |ctx: &mut Context<'_>, arguments: Value<'_>| {
             export.call_tool(ctx, (&key, &tool), arguments)
@@ -27,7 +27,7 @@ impl Delegate for Delegated {
 
     fn watch(&self, uris: Vec<String>, done: Watched) {
         match self.0.upgrade() {
-            Some(export) => export.watch(uris, done),
+            Some(export) => export.all.watch(&export, uris, done),
             None => {
                 done(uris.into_iter().map(|uri| (uri, Err(ToolError::new("the hub is closed")))).collect())
             }
@@ -36,13 +36,13 @@ impl Delegate for Delegated {
 
     fn listeners_changed(&self) {
         if let Some(export) = self.0.upgrade() {
-            export.subscribe();
+            export.all.subscribe();
         }
     }
 
     fn level_changed(&self) {
         if let Some(export) = self.0.upgrade() {
-            export.follow_level(export.handle.log_level());
+            export.all.follow_levels();
         }
     }
 
@@ -58,9 +58,17 @@ impl Export {
     /// connecting, being listed, or down with an error, or the name has come on the list meanwhile.
     /// The first of several such servers.
     pub(super) fn unlisted(&self, name: &str) -> Option<(String, String)> {
-        let owners = self.hub.owners(name, UpstreamNames::tool_at_server).ok()?;
+        let owners = match &self.only {
+            None => self.all.hub.owners(name, UpstreamNames::tool_at_server).ok()?,
+            Some(key) => {
+                let member = self.all.hub.member(key).ok()?;
+                let tool = member.upstream.names.own_tool_at_server(name)?.to_owned();
+                vec![(member, tool)]
+            }
+        };
+        let listings = lock(&self.all.listings);
         let state = lock(&self.state);
-        let is_listed = |key: &str| state.servers.iter().any(|s| s.key == key && s.is_listed());
+        let is_listed = |key: &str| listings.is_listed(key);
         let is_shown = |key: &str| state.shown.owner_of_tool(name) == Some(key);
         let unlisted = owners
             .into_iter()
@@ -71,9 +79,9 @@ impl Export {
     /// Stores the capabilities of a client. The first one waits for the lists where the
     /// servers waited for it.
     fn client_arrived(&self, capabilities: ClientCapabilities, waits: bool) {
-        let handlers = &self.hub.shared.handlers;
+        let handlers = &self.all.hub.shared.handlers;
         if let Some(time) = handlers.client_arrived(capabilities).filter(|_| waits) {
-            self.hub.wait_settled(Instant::now() + time);
+            self.all.hub.wait_settled(Instant::now() + time);
         }
     }
 }
@@ -105,7 +113,8 @@ mod tests {
         });
         hub.add("one", upstream).unwrap();
         hub.wait_settled(Instant::now() + Duration::from_secs(20));
-        let [export] = &*hub.shared.handlers.exports() else { panic!("one export") };
+        let exports = hub.shared.handlers.exports().unwrap();
+        let [export] = &*exports.exports() else { panic!("one export") };
         assert_eq!(export.unlisted("one__echo"), Some(("one".to_owned(), "echo".to_owned())));
         assert_eq!(export.unlisted("one__other"), None);
         hub.close();

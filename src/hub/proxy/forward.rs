@@ -217,7 +217,7 @@ impl Export {
         let (mut round, mut resumed) = (0, None);
         match resumption(ctx) {
             Resumption::Nothing => {}
-            Resumption::Held(number) => return self.resume(ctx, number),
+            Resumption::Held(number) => return self.all.resume(ctx, number),
             Resumption::Again { round: last, asked } => {
                 round = last;
                 if asked.questions.to_doc().root().members().next().is_none() {
@@ -228,10 +228,11 @@ impl Export {
         }
         // Back-pressure: a client that does not read sends no further calls, and calls are bounded.
         ctx.wait_for_reader();
-        self.calls.wait_for_room(ctx, self.hub.shared.limits.calls)?;
-        let member = self.hub.member(key).map_err(|error| ToolError::relayed(&error, uri))?;
-        self.level_of_request(key, ctx.log_level());
-        let trace = if self.hub.shared.handlers.traces() { ctx.meta().map(trace::members) } else { None };
+        let hub = &self.all.hub;
+        self.all.calls.wait_for_room(ctx, hub.shared.limits.calls)?;
+        let member = hub.member(key).map_err(|error| ToolError::relayed(&error, uri))?;
+        self.all.level_of_request(self, key, ctx.log_level());
+        let trace = if hub.shared.handlers.traces() { ctx.meta().map(trace::members) } else { None };
         let sending = PreparedCall {
             target: target(),
             able: ctx.client_can(),
@@ -240,7 +241,7 @@ impl Export {
             trace: trace.unwrap_or_default(),
             resumed,
         };
-        let call = ProxiedCall::new(self, &member, uri, round, Instant::now());
+        let call = ProxiedCall::new(&self.all, &member, uri, round, Instant::now());
         call.start(&member, sending);
         Ok(call)
     }

@@ -263,10 +263,10 @@ impl Export {
 
     /// Keys of the servers without a complete list.
     fn unlisted_servers(&self) -> Vec<String> {
-        let members = self.hub.members();
-        let state = lock(&self.state);
-        let is_listed = |key: &str| state.servers.iter().any(|s| s.key == key && s.is_listed());
-        members.iter().filter(|member| !is_listed(&member.key)).map(|member| member.key.clone()).collect()
+        let members = self.all.hub.members();
+        let listings = lock(&self.all.listings);
+        let missing = |key: &str| self.offers(key) && !listings.is_listed(key);
+        members.iter().filter(|member| missing(&member.key)).map(|member| member.key.clone()).collect()
     }
 
     fn tool_schemas(&self, arguments: Value<'_>) -> Result<Handled, ToolError> {

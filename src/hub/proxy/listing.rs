@@ -171,8 +171,8 @@ struct Wanted<'a, T> {
 /// Makes the server's lists equal to the listings; returns the entries that cannot be offered.
 pub(super) fn show(export: &Arc<Export>, servers: &[(&Member, &Listing)], shown: &mut Shown) -> Vec<Skipped> {
     let mut skipped = Vec::new();
-    match export.hub.shared.handlers.has_lazy_tools() {
-        true => shown.lazy = Arc::new(lazy_tools(servers, &mut skipped)),
+    match export.all.hub.shared.handlers.has_lazy_tools() {
+        true => shown.lazy = Arc::new(lazy_tools(export, servers, &mut skipped)),
         false => show_tools(export, servers, &mut shown.tools, &mut skipped),
     }
     show_prompts(export, servers, &mut shown.prompts, &mut skipped);
@@ -196,17 +196,24 @@ fn accepted_name(full: String) -> String {
 }
 
 fn plan_tools<'a>(
+    export: &Export,
     servers: &[(&'a Member, &'a Listing)],
     shown: &Table,
     skipped: &mut Vec<Skipped>,
 ) -> Plan<'a, Tool> {
-    let name =
-        |member: &Member, tool: &Tool| member.upstream.names.tool(&member.key, &tool.name).map(accepted_name);
+    let name = |member: &Member, tool: &Tool| {
+        let names = &member.upstream.names;
+        let name = match export.only {
+            None => names.tool(&member.key, &tool.name),
+            Some(_) => names.own_tool(&tool.name).map(str::to_owned),
+        };
+        name.map(accepted_name)
+    };
     Plan::of(servers, |l| &l.tools, |t| &t.source, name, shown, skipped)
 }
 
-fn lazy_tools(servers: &[(&Member, &Listing)], skipped: &mut Vec<Skipped>) -> Vec<LazyTool> {
-    let plan = plan_tools(servers, &Table::new(), skipped);
+fn lazy_tools(export: &Export, servers: &[(&Member, &Listing)], skipped: &mut Vec<Skipped>) -> Vec<LazyTool> {
+    let plan = plan_tools(export, servers, &Table::new(), skipped);
     plan.wanted.iter().map(|wanted| LazyTool::new(&wanted.name, wanted.key, wanted.entry)).collect()
 }
 
@@ -216,7 +223,7 @@ fn show_tools(
     shown: &mut Table,
     skipped: &mut Vec<Skipped>,
 ) {
-    let plan = plan_tools(servers, shown, skipped);
+    let plan = plan_tools(export, servers, shown, skipped);
     plan.carry_out(
         export,
         &Change::Tools,
@@ -243,8 +250,10 @@ fn show_prompts(
     shown: &mut Table,
     skipped: &mut Vec<Skipped>,
 ) {
-    let name =
-        |member: &Member, prompt: &Prompt| Some(member.upstream.names.prompt(&member.key, &prompt.name));
+    let name = |member: &Member, prompt: &Prompt| match export.only {
+        None => Some(member.upstream.names.prompt(&member.key, &prompt.name)),
+        Some(_) => Some(prompt.name.clone()),
+    };
     let plan = Plan::of(servers, |l| &l.prompts, |p| &p.source, name, shown, skipped);
     plan.carry_out(
         export,

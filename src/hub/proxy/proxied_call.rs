@@ -30,7 +30,7 @@ use crate::sync::lock;
 use super::super::member::{ConnectWaiter, Member};
 use super::call_table::LOOK;
 use super::forward::PreparedCall;
-use super::{Export, forward};
+use super::{Exports, forward};
 
 /// One call.
 pub(super) struct ProxiedCall {
@@ -39,7 +39,7 @@ pub(super) struct ProxiedCall {
     /// URI of a resource that is read.
     uri: Option<String>,
     pub number: u64,
-    export: Arc<Export>,
+    exports: Arc<Exports>,
     round: u32,
     since: Instant,
     /// Time for a response or the next progress notification.
@@ -87,21 +87,21 @@ enum Final {
 impl ProxiedCall {
     /// Enters a call to a server in the table.
     pub(super) fn new(
-        export: &Arc<Export>,
+        exports: &Arc<Exports>,
         member: &Member,
         uri: Option<&str>,
         round: u32,
         since: Instant,
     ) -> Arc<ProxiedCall> {
         member.calls.fetch_add(1, Ordering::Relaxed);
-        export.calls.enter(|number| ProxiedCall {
+        exports.calls.enter(|number| ProxiedCall {
             key: member.key.clone(),
             uri: uri.map(str::to_owned),
             number,
-            export: Arc::clone(export),
+            exports: Arc::clone(exports),
             round,
             since,
-            timeout: member.upstream.call_timeout.unwrap_or(export.hub.shared.limits.call_timeout),
+            timeout: member.upstream.call_timeout.unwrap_or(exports.hub.shared.limits.call_timeout),
             visits: AtomicUsize::new(0),
             canceller: OnceLock::new(),
             state: Mutex::default(),
@@ -111,7 +111,7 @@ impl ProxiedCall {
     /// Sends the call, now or when the server is connected.
     pub(super) fn start(self: &Arc<Self>, member: &Member, sending: PreparedCall) {
         let limits = self.limits();
-        let calls = &self.export.calls;
+        let calls = &self.exports.calls;
         if calls.waiting.fetch_add(1, Ordering::AcqRel) >= limits.calls.div_ceil(2) && member.is_connecting()
         {
             calls.waiting.fetch_sub(1, Ordering::AcqRel);
@@ -122,7 +122,7 @@ impl ProxiedCall {
         let waiting: Arc<dyn ConnectWaiter> = Arc::<ProxiedCall>::clone(self);
         match member.connected(&waiting) {
             Some(connection) => waiting.settled(connection),
-            None => self.export.watch_deadlines(),
+            None => self.exports.watch_deadlines(),
         }
     }
 
@@ -130,7 +130,7 @@ impl ProxiedCall {
     fn take_waiting(&self) -> Option<(PreparedCall, Instant)> {
         let waiting = lock(&self.state).waiting.take();
         if waiting.is_some() {
-            self.export.calls.waiting.fetch_sub(1, Ordering::AcqRel);
+            self.exports.calls.waiting.fetch_sub(1, Ordering::AcqRel);
         }
         waiting
     }
@@ -144,7 +144,7 @@ impl ProxiedCall {
                 call.visit();
             }
         });
-        let member = self.export.hub.member(&self.key)?;
+        let member = self.exports.hub.member(&self.key)?;
         let permit = member.write_permit(self.limits().workers.div_ceil(2))?;
         let mut call = request.start()?;
         drop(permit);
@@ -197,12 +197,12 @@ impl ProxiedCall {
     }
 
     fn limits(&self) -> &Limits {
-        &self.export.hub.shared.limits
+        &self.exports.hub.shared.limits
     }
 
     /// Cancels the call.
     fn cancel(self: &Arc<Self>) {
-        self.export.calls.remove(self);
+        self.exports.calls.remove(self);
         lock(&self.state).cancelled = true;
         if let Some(canceller) = self.canceller.get() {
             canceller.cancel();
@@ -270,7 +270,7 @@ impl ProxiedCall {
             let open = std::mem::take(&mut state.open);
             drop(state);
             drop(open);
-            self.export.calls.remove(self);
+            self.exports.calls.remove(self);
             return self.end(deferred, outcome);
         }
         let mut fresh = Vec::new();
@@ -284,7 +284,7 @@ impl ProxiedCall {
         }
         state.until = Some(Instant::now() + self.limits().ask_timeout);
         drop(state);
-        self.export.watch_deadlines();
+        self.exports.watch_deadlines();
         deferred.ask(&fresh, &forward::held(self.number));
     }
 
@@ -370,7 +370,7 @@ impl ProxiedCall {
     }
 }
 
-impl Export {
+impl Exports {
     /// Continues a held call with the client's responses.
     pub(super) fn resume(&self, ctx: &mut Context<'_>, number: u64) -> Result<Arc<ProxiedCall>, ToolError> {
         let too_late =
@@ -469,7 +469,7 @@ mod tests {
         };
         hub.add("x", Upstream::with(connect)).unwrap();
         hub.wait_settled(Instant::now() + SOON);
-        let export = hub.shared.handlers.exports().pop().unwrap();
+        let exports = hub.shared.handlers.exports().unwrap();
         let (theirs, ours) = memory_links();
         std::thread::spawn(move || server.serve(theirs));
         let client = Client::builder("test", "1.0.0").over(ours).unwrap();
@@ -479,7 +479,7 @@ mod tests {
         let passed = loop {
             // Attached: from then on the two calls refer to each other.
             let under_way = |call: &&Arc<ProxiedCall>| call.caller().is_some();
-            if let Some(passed) = export.calls.all().iter().find(under_way) {
+            if let Some(passed) = exports.calls.all().iter().find(under_way) {
                 break Arc::downgrade(passed);
             }
             assert!(Instant::now() < until, "never forwarded");

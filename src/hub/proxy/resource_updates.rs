@@ -1,8 +1,9 @@
 //! Subscriptions and log levels of a served hub.
 //!
-//! The hub subscribes at a server to the resources that its own clients listen to, and forwards the
-//! updates. A client's subscription gets the server's result or error. The log level at a server of
-//! the session protocol is the lowest that a client set.
+//! The hub subscribes at a server to the resources that the clients of all exports listen to, and
+//! forwards the updates. A client's subscription gets the server's result or error. The log level
+//! at a server of the session protocol is the lowest that a client of an export with this server
+//! set.
 //!
 //! # Invariants
 //! - One job at a time synchronizes a server. Jobs run on threads that they share: a thread is
@@ -22,7 +23,7 @@ use crate::server::{ToolError, Watched};
 use crate::sync::{lock, wait_for};
 
 use super::super::spawn;
-use super::Export;
+use super::{Export, Exports};
 
 /// Timeout of a call that waits for its server's log level.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -40,8 +41,8 @@ pub(super) struct Updates {
 
 #[derive(Default)]
 struct State {
-    /// Subscriptions, also requested ones: URI to the key of the server.
-    subscribed: BTreeMap<String, String>,
+    /// Subscriptions, also requested ones: the key of the server and the URI.
+    subscribed: BTreeSet<(String, String)>,
     /// Servers with a job, each with `true` if the job must read the state again.
     jobs: BTreeMap<String, bool>,
     /// Servers whose job has no thread yet.
@@ -51,8 +52,10 @@ struct State {
     idle: usize,
     closed: bool,
     waiting: Vec<Waiting>,
-    /// The lowest level that a client set; `None` before the first one.
+    /// The lowest level that a client of all servers set; `None` before the first one.
     level: Option<Level>,
+    /// The lowest level that a client of one server set, by the key of the server.
+    own_levels: BTreeMap<String, Level>,
     /// The level that each server has received.
     levels: BTreeMap<String, Level>,
 }
@@ -85,25 +88,31 @@ impl Drop for Answers {
     }
 }
 
-impl Export {
+impl Exports {
     /// A server reports that a resource has changed.
     pub(super) fn updated(self: &Arc<Self>, key: &str, uri: &str) {
-        let ours = lock(&self.updates.state).subscribed.get(uri).is_some_and(|owner| owner == key);
-        if ours && self.handle.listened().contains(uri) {
+        if !lock(&self.updates.state).subscribed.contains(&(key.to_owned(), uri.to_owned())) {
+            return;
+        }
+        let mut listeners = self.exports_of(key);
+        listeners.retain(|export| {
+            export.handle.listened().contains(uri) && export.owner(uri).as_deref() == Some(key)
+        });
+        for export in &listeners {
             // OK to drop: without a server there is no subscription.
-            let _ = self.handle.resource_updated(uri);
-        } else if ours {
+            let _ = export.handle.resource_updated(uri);
+        }
+        if listeners.is_empty() {
             self.subscribe();
         }
     }
 
-    /// Subscribes for a client that listens to these resources already.
-    pub(super) fn watch(self: &Arc<Self>, uris: Vec<String>, done: Watched) {
+    /// Subscribes for a client of an export that listens to these resources already.
+    pub(super) fn watch(self: &Arc<Self>, export: &Export, uris: Vec<String>, done: Watched) {
         let answer = Arc::new(Answers { results: Mutex::default(), done: Mutex::new(Some(done)) });
         let mut waiting = Vec::new();
         for uri in uris {
-            let owner = lock(&self.state).shown.owner(&uri).map(str::to_owned);
-            match owner {
+            match export.owner(&uri) {
                 Some(key) => waiting.push(Waiting { uri, key, answer: Arc::clone(&answer) }),
                 None => answer.add(&uri, Err(ToolError::not_found(&*uri))),
             }
@@ -115,17 +124,20 @@ impl Export {
 
     /// Handles a change of the subscribed resources or of the server that owns one.
     pub(super) fn subscribe(self: &Arc<Self>) {
-        let mut keys: BTreeSet<String> = self.wanted().into_values().collect();
-        keys.extend(lock(&self.updates.state).subscribed.values().cloned());
+        let mut all = self.wanted();
+        all.extend(lock(&self.updates.state).subscribed.iter().cloned());
+        let keys: BTreeSet<String> = all.into_iter().map(|(key, _)| key).collect();
         keys.into_iter().for_each(|key| self.align(key));
     }
 
-    /// The resources that clients listen to, each with the key of its server.
-    fn wanted(&self) -> BTreeMap<String, String> {
-        let listened = self.handle.listened();
-        let state = lock(&self.state);
-        let owner = |uri: String| state.shown.owner(&uri).map(str::to_owned).map(|key| (uri, key));
-        listened.into_iter().filter_map(owner).collect()
+    /// The resources that clients of any export listen to, each with the key of its server.
+    fn wanted(&self) -> BTreeSet<(String, String)> {
+        let mut wanted = BTreeSet::new();
+        for export in self.exports() {
+            let owned = |uri: String| export.owner(&uri).map(|key| (key, uri));
+            wanted.extend(export.handle.listened().into_iter().filter_map(owned));
+        }
+        wanted
     }
 
     /// Queues a job that synchronizes a server, or has its job read the state again.
@@ -142,8 +154,8 @@ impl Export {
             drop(state);
             return self.updates.queued.notify_one();
         }
-        let export = Arc::clone(self);
-        match spawn("mcp-hub-updates", move || export.run_jobs()) {
+        let exports = Arc::clone(self);
+        match spawn("mcp-hub-updates", move || exports.run_jobs()) {
             Ok(()) => state.threads += 1,
             // OK to ignore: another thread takes the job.
             Err(_) if state.threads > 0 => {}
@@ -196,25 +208,26 @@ impl Export {
                         return state;
                     }
                 }
-                let mine = state.subscribed.iter().filter(|(_, owner)| *owner == key);
-                let mine: BTreeSet<String> = mine.map(|(uri, _)| uri.clone()).collect();
+                let mine = state.subscribed.iter().filter(|(owner, _)| *owner == key);
+                let mine: BTreeSet<String> = mine.map(|(_, uri)| uri.clone()).collect();
                 (mine, state.take_waiting(key))
             };
             self.align_level(key);
             let wanted = self.wanted();
             let wanted: BTreeSet<&String> =
-                wanted.iter().filter(|(_, k)| *k == key).map(|(u, _)| u).collect();
+                wanted.iter().filter(|(owner, _)| *owner == key).map(|(_, uri)| uri).collect();
             for uri in mine.iter().filter(|uri| !wanted.contains(uri)) {
-                lock(&self.updates.state).subscribed.remove(uri);
+                lock(&self.updates.state).subscribed.remove(&(key.to_owned(), uri.clone()));
                 // OK to drop: a server without a connection sends no updates.
                 let _ = self.hub.unsubscribe(key, uri);
             }
             let mut failed: BTreeMap<&String, Error> = BTreeMap::new();
             for uri in wanted.into_iter().filter(|uri| !mine.contains(*uri)) {
                 // Insert first: an update may arrive before the response.
-                lock(&self.updates.state).subscribed.insert(uri.clone(), key.to_owned());
+                let subscription = (key.to_owned(), uri.clone());
+                lock(&self.updates.state).subscribed.insert(subscription.clone());
                 if let Err(error) = self.hub.subscribe(key, uri) {
-                    lock(&self.updates.state).subscribed.remove(uri);
+                    lock(&self.updates.state).subscribed.remove(&subscription);
                     failed.insert(uri, error);
                 }
             }
@@ -229,43 +242,68 @@ impl Export {
     }
 }
 
-impl Export {
-    /// Sets the lowest level that the sessions requested.
-    pub(super) fn follow_level(self: &Arc<Self>, level: Option<Level>) {
-        let Some(level) = level else { return };
-        // The level of the host's own handler stays.
-        let own = self.hub.shared.handlers.log_level();
-        let level = Some(own.map_or(level, |own| own.min(level)));
+impl Exports {
+    /// Sets the lowest levels that the sessions requested.
+    pub(super) fn follow_levels(self: &Arc<Self>) {
+        let (mut all, mut own) = (None, BTreeMap::new());
+        for export in self.exports() {
+            let Some(level) = export.handle.log_level() else { continue };
+            match &export.only {
+                None => all = all.into_iter().chain([level]).min(),
+                Some(key) => _ = own.insert(key.clone(), level),
+            }
+        }
+        if all.is_some() || !own.is_empty() {
+            self.set_levels(|state| (state.level, state.own_levels) = (all, own));
+        }
+    }
+
+    /// Changes levels, and sends them to the servers if they differ.
+    fn set_levels(self: &Arc<Self>, change: impl FnOnce(&mut State)) {
         {
             let mut state = lock(&self.updates.state);
-            if state.level == level {
+            let before = (state.level, state.own_levels.clone());
+            change(&mut state);
+            // The level of the host's own handler stays.
+            let host = self.hub.shared.handlers.log_level();
+            let State { level, own_levels, .. } = &mut *state;
+            let levels = own_levels.values_mut().chain(level);
+            levels.for_each(|level| *level = host.unwrap_or(*level).min(*level));
+            if before == (state.level, state.own_levels.clone()) {
                 return;
             }
-            state.level = level;
         }
         self.hub.members().iter().for_each(|member| self.align(member.key.clone()));
+    }
+
+    /// Removes the level of the clients of one server.
+    pub(super) fn forget_own_level(self: &Arc<Self>, key: &str) {
+        self.set_levels(|state| _ = state.own_levels.remove(key));
     }
 
     /// Removes the stored level of a server that was restarted.
     pub(super) fn forget_level(self: &Arc<Self>, key: &str) {
         let mut state = lock(&self.updates.state);
         state.levels.remove(key);
-        if state.level.is_some() {
+        if state.level_of(key).is_some() {
             drop(state);
             self.align(key.to_owned());
         }
     }
 
-    /// Sets the level of a request. Waits up to [`MOMENT`] until the server has
+    /// Sets the level of a request to an export. Waits up to [`MOMENT`] until the server has
     /// the level, because it logs by the level of its session.
-    pub(super) fn level_of_request(self: &Arc<Self>, key: &str, level: Option<Level>) {
-        let lowest = lock(&self.updates.state).level;
-        if level.is_some_and(|level| level < lowest.unwrap_or(Level::Info)) {
-            self.follow_level(level);
+    pub(super) fn level_of_request(self: &Arc<Self>, export: &Export, key: &str, level: Option<Level>) {
+        let lowest = lock(&self.updates.state).level_of(key);
+        if let Some(level) = level.filter(|level| *level < lowest.unwrap_or(Level::Info)) {
+            self.set_levels(|state| match &export.only {
+                None => state.level = Some(level),
+                Some(key) => _ = state.own_levels.insert(key.clone(), level),
+            });
         }
         let until = Instant::now() + MOMENT;
         let mut state = lock(&self.updates.state);
-        while state.level.is_some_and(|level| state.levels.get(key) != Some(&level))
+        while state.level_of(key).is_some_and(|level| state.levels.get(key) != Some(&level))
             && state.jobs.contains_key(key)
         {
             let left = until.saturating_duration_since(Instant::now());
@@ -280,7 +318,7 @@ impl Export {
     fn align_level(&self, key: &str) {
         let level = {
             let state = lock(&self.updates.state);
-            state.level.filter(|level| state.levels.get(key) != Some(level))
+            state.level_of(key).filter(|level| state.levels.get(key) != Some(level))
         };
         let Some(level) = level else { return };
         let running = self.hub.member(key).and_then(|member| member.client(Instant::now()));
@@ -305,6 +343,11 @@ fn refuse(mut state: MutexGuard<'_, State>, why: &str) {
 }
 
 impl State {
+    /// The lowest level that a client of this server set.
+    fn level_of(&self, key: &str) -> Option<Level> {
+        self.level.into_iter().chain(self.own_levels.get(key).copied()).min()
+    }
+
     fn take_waiting(&mut self, key: &str) -> Vec<Waiting> {
         let (taken, left) = std::mem::take(&mut self.waiting).into_iter().partition(|w| w.key == key);
         self.waiting = left;
