@@ -100,7 +100,6 @@ fn unusable_input_is_told_with_its_place() {
         (&["schema-lint", "-", "--all"], CLEAN, "--all"),
         (&["schema-simplify", "-"], CLEAN, "--profile"),
         (&["frobnicate"], "", "frobnicate"),
-        (&[], "", "help"),
         (&["validate"], "", "SCHEMA"),
         (&["validate", "-"], "", "standard input"),
     ] {
@@ -288,18 +287,18 @@ fn tools_of_a_server_that_is_started_are_linted() {
 
 #[test]
 #[cfg(unix)]
-fn a_server_that_cannot_be_asked_is_unusable_input() {
-    for args in [
-        &["schema-lint", "--", "/no/such/program"][..],
-        &["schema-lint", "--", "/bin/sh", "-c", "exit 3"],
-        &["schema-lint", "--"],
-        &["schema-lint", "--fix", "--write", "--", "/bin/sh"],
-        &["schema-lint", "-", "--", "/bin/sh"],
-        &["schema-lint", "--url", "http://127.0.0.1:1/mcp"],
-        &["schema-lint", "--url", "nonsense"],
+fn the_status_tells_an_unreachable_server_from_wrong_usage() {
+    for (status, args) in [
+        (4, &["schema-lint", "--", "/no/such/program"][..]),
+        (4, &["schema-lint", "--", "/bin/sh", "-c", "exit 3"]),
+        (2, &["schema-lint", "--"]),
+        (2, &["schema-lint", "--fix", "--write", "--", "/bin/sh"]),
+        (2, &["schema-lint", "-", "--", "/bin/sh"]),
+        (4, &["schema-lint", "--url", "http://127.0.0.1:1/mcp"]),
+        (2, &["schema-lint", "--url", "nonsense"]),
     ] {
         let (code, out, err) = run(args, "");
-        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        assert_eq!((code, out.as_str()), (status, ""), "{args:?}: {err}");
         assert!(err.starts_with("tinymcp: "), "{args:?}: {err}");
     }
 }

@@ -72,6 +72,151 @@ fn arguments_come_from_standard_input_too() {
 }
 
 #[test]
+fn arguments_get_their_types_from_the_schema() {
+    for era in ["session", "stateless"] {
+        let call = |words: &[&str]| ask(&[words, &["--protocol", era]].concat(), "board_server");
+        let (code, out, err) = call(&["call", "gpio_write", "pin=4", "value:=1", "--text"]);
+        assert_eq!((code, out.as_str()), (0, "pin 4 is now 1\n"), "{err}");
+        for (words, named) in [
+            (&["call", "gpio_write", "pin=4"][..], "missing value; the tool is gpio_write(pin: integer, "),
+            (&["call", "gpio_write", "pin=x", "value=1"], "pin: expected integer, got \"x\""),
+            (&["call", "gpio_write", "pins=4", "value=1"], "no argument \"pins\"; did you mean \"pin\"?"),
+            (&["call", "gpio_write", "pin=4", "pin=5", "value=1"], "\"pin\" is given twice"),
+        ] {
+            let (code, out, err) = call(words);
+            assert_eq!((code, out.as_str()), (2, ""), "{words:?}");
+            assert!(err.contains(named), "{words:?}: {err}");
+        }
+        let (code, _, err) = call(&["call", "gpio_wrote", "pin=4"]);
+        assert_eq!(code, 1);
+        assert!(err.contains("did you mean \"gpio_write\"?"), "{err}");
+        let (code, _, err) = call(&["get", "diagnos", "symptom=x"]);
+        assert_eq!(code, 1);
+        assert!(err.contains("did you mean \"diagnose\"?"), "{err}");
+    }
+    let file = super::folder("arguments").join("pin.json");
+    std::fs::write(&file, r#"{"pin": 4}"#).unwrap();
+    let file = format!("@{}", file.display());
+    let words = ["call", "gpio_write", &file, "value=0", "--field", "content/0/text"];
+    assert_eq!(ask(&words, "board_server").1, "pin 4 is now 0\n");
+}
+
+#[test]
+fn each_line_of_standard_input_is_a_call() {
+    let program = program("board_server");
+    let call = |words: &[&str], input: &str| run(&[words, &["--", &program]].concat(), input);
+    let lines = "{\"pin\":4}\n\n{\"pin\":99}\n{\"pin\":5}";
+    let (code, out, err) = call(&["call", "gpio_read", "-", "--field", "content/0/text"], lines);
+    assert_eq!((code, out.lines().count()), (1, 3), "{out}{err}");
+    assert!(out.lines().nth(1).unwrap().contains("got 99"), "{out}");
+    let lines = r#"{"name":"gpio_read","arguments":{"pin":4}}
+        {"name":"gpio_reed"}"#;
+    let (code, out, err) = call(&["call", "-"], lines);
+    let answers: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((code, answers[0]["structuredContent"]["pin"].as_u64()), (1, Some(4)), "{err}");
+    assert_eq!(answers[1]["error"]["message"], "Unknown tool: gpio_reed");
+    // One object may take several lines.
+    let (code, out, err) = call(&["call", "gpio_read", "-", "--structured"], "{\n \"pin\":\n 4\n}\n");
+    assert_eq!((code, out.lines().count()), (0, 1), "{err}");
+    for (input, named) in [("", "no arguments"), ("{\"pin\":4}\nx", "line 2: "), ("[1]", "line 1: ")] {
+        let (code, _, err) = call(&["call", "gpio_read", "-"], input);
+        assert_eq!(code, 2);
+        assert!(err.contains(named), "{input}: {err}");
+    }
+    let (code, _, err) = call(&["call", "-"], "{\"pin\":4}");
+    assert_eq!(code, 2);
+    assert!(err.contains("expected a call such as"), "{err}");
+}
+
+#[test]
+fn a_server_and_a_tool_are_described() {
+    for era in ["session", "stateless"] {
+        let info = asked(&["info", "--protocol", era], "board_server");
+        assert_eq!((&info["name"], &info["protocol"]), (&json!("board"), &json!(era)));
+        assert!(info["capabilities"]["tools"].is_object(), "{info}");
+        assert!(asked(&["ping", "--protocol", era], "board_server")["milliseconds"].is_number());
+    }
+    let (_, out, _) = ask(&["info", "--text"], "board_server");
+    assert!(out.starts_with("board ") && out.contains("\ncapabilities  tools, "), "{out}");
+    let (_, out, _) = ask(&["info", "gpio_write", "--text"], "board_server");
+    let program = program("board_server");
+    for text in [
+        "gpio_write(pin: integer, value: integer)\n  Sets a pin\n",
+        "\nARGUMENT  TYPE           REQUIRED  DESCRIPTION\npin       integer 0..27  yes       Pin number",
+        &format!("\nExample: tinymcp call gpio_write pin=0 value=0 -- {program}\n"),
+    ] {
+        assert!(out.contains(text), "{text}: {out}");
+    }
+    assert_eq!(asked(&["info", "gpio_write"], "board_server")["name"], "gpio_write");
+    let (code, _, err) = ask(&["info", "gpio_wrote"], "board_server");
+    assert_eq!(code, 1);
+    assert!(err.contains("no tool \"gpio_wrote\"; did you mean \"gpio_write\"?"), "{err}");
+}
+
+#[test]
+fn questions_are_answered_on_the_command_line() {
+    for era in ["session", "stateless"] {
+        let call = |words: &[&str]| ask(&[words, &["--protocol", era, "--text"]].concat(), "board_server");
+        let (code, out, err) = call(&["call", "erase_pins", "--answer", "sure=yes"]);
+        assert_eq!((code, out.as_str()), (0, "all pins are 0\n"), "{err}");
+        let (code, out, err) = call(&["call", "erase_pins", "--answer", "sure=perhaps"]);
+        assert_eq!(code, 1);
+        assert!(format!("{out}{err}").contains("expected yes or no"), "{out}{err}");
+        let (code, out, err) = call(&["call", "erase_pins", "--answer", "yes"]);
+        assert_eq!(code, 1);
+        assert!(format!("{out}{err}").contains("--answer sure=VALUE"), "{out}{err}");
+    }
+}
+
+#[test]
+fn options_may_precede_the_command_and_results_may_go_to_a_file() {
+    let file = super::folder("output").join("result");
+    let path = file.to_str().unwrap();
+    let words = ["--pretty", "-o", path, "call", "gpio_read", "pin=4", "--structured"];
+    let (code, out, err) = ask(&words, "board_server");
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    let pretty = std::fs::read_to_string(&file).unwrap();
+    assert!(pretty.starts_with("{\n  \"pin\": 4,\n  \"value\": "), "{pretty}");
+    let (code, _, err) = ask(&["call", "gpio_read", "pin=4", "--field", "/nothing"], "board_server");
+    assert_eq!(code, 1);
+    assert!(err.contains("the result has no /nothing; it has "), "{err}");
+    let (code, _, err) = ask(&["-q", "call", "blink", "pin=2", "times=2", "intervalMs=1"], "board_server");
+    assert_eq!((code, err.as_str()), (0, ""));
+    let error = run(&["--watch", "serve", "x.json"], "").2;
+    assert!(error.contains("the options of serve must follow the command"), "{error}");
+}
+
+#[test]
+fn the_program_gets_its_variables_and_folder() {
+    let folder = super::folder("started");
+    std::fs::write(folder.join("reply"), "here").unwrap();
+    let answer = concat!(
+        r#"printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}\n' "#,
+        r#""$id" "$WORD $(cat reply)""#
+    );
+    let script = server("{}")
+        .replace("*'\"notifications/'*)", &format!("*tools/call*) {answer};;\n*'\"notifications/'*)"));
+    let args = ["call", "t", "-e", "WORD=a b", "--cwd", folder.to_str().unwrap(), "--protocol", "session"];
+    let args = [&args[..], &["--field", "content/0/text", "--", "/bin/sh", "-c", &script]].concat();
+    let (code, out, err) = run(&args, "");
+    assert_eq!((code, out.as_str()), (0, "a b here\n"), "{err}");
+}
+
+#[test]
+fn a_server_of_the_configuration_stands_before_its_tool() {
+    let folder = super::folder("configured");
+    let config = folder.join("mcp.json");
+    let servers = json!({"mcpServers": {"board": {"command": program("board_server")}}});
+    std::fs::write(&config, servers.to_string()).unwrap();
+    let config = config.to_str().unwrap();
+    let args = ["call", "board:gpio_read", "pin=4", "--config", config, "--field", "structuredContent/pin"];
+    assert_eq!(run(&args, "").1, "4\n");
+    let (_, out, _) = run(&["info", "board:gpio_read", "--config", config, "--text"], "");
+    let example = format!("Example: tinymcp call gpio_read pin=0 --server board --config {config}\n");
+    assert!(out.ends_with(&example), "{out}");
+}
+
+#[test]
 fn what_the_server_says_no_to_is_1() {
     let (code, out, err) = ask(&["call", "gpio_read", r#"{"pin":99}"#], "board_server");
     let answer: Value = serde_json::from_str(&out).unwrap();
@@ -86,27 +231,37 @@ fn what_the_server_says_no_to_is_1() {
         assert_eq!((code, out.as_str()), (1, ""), "{words:?}: {err}");
         assert!(err.starts_with("tinymcp: ") && err.contains("board_server: "), "{words:?}: {err}");
     }
-    // Questions are refused: nobody is there to answer them.
-    assert_eq!(ask(&["call", "erase_pins"], "board_server").0, 1);
+    // Nobody is there to answer the tool's question.
+    let (code, _, err) = ask(&["call", "erase_pins"], "board_server");
+    assert_eq!(code, 1);
+    assert!(err.contains("give --answer"), "{err}");
 }
 
 #[test]
-fn what_cannot_be_used_or_reached_is_2() {
+fn usage_errors_are_2() {
     for (args, word) in [
         (&["list", "tools"][..], "--url"),
         (&["list", "gadgets", "--", "/bin/false"], "gadgets"),
         (&["list", "--json", "--text", "--", "/bin/false"], "exclude"),
-        (&["call", "--", "/bin/false"], "arguments"),
+        (&["call", "--", "/bin/false"], "name of a tool"),
         (&["call", "echo", "{", "--", "/bin/false"], "JSON"),
         (&["call", "echo", "[1]", "--", "/bin/false"], "not a JSON object"),
         (&["call", "echo", "null", "--", "/bin/false"], "not a JSON object"),
         (&["call", "echo", "\"text\"", "--", "/bin/false"], "not a JSON object"),
         (&["get", "p", "novalue", "--", "/bin/false"], "novalue"),
         (&["complete", "tool", "x", "a=b", "--", "/bin/false"], "tool"),
-        (&["list", "--", "/no/such/program"], "/no/such/program"),
-        (&["list", "--", "/bin/false"], "/bin/false"),
-        (&["list", "--url", "http://127.0.0.1:1/mcp"], "127.0.0.1:1"),
+        (&["call", "echo", "a:=x", "--", "/bin/false"], "not JSON"),
+        (&["call", "echo", "@/no/such/file", "--", "/bin/false"], "/no/such/file"),
+        (&["info", "a", "b", "--", "/bin/false"], "one tool"),
+        (&["ping", "a", "--", "/bin/false"], "no arguments"),
         (&["list", "--url", "nonsense"], "nonsense"),
+        (&["list", "--env", "A=b", "--url", "http://127.0.0.1:1/mcp"], "--env"),
+        (&["list", "--cwd", "/no/such/folder", "--", "/bin/false"], "/no/such/folder"),
+        (&["list", "--pretty", "--text", "--", "/bin/false"], "exclude"),
+        (&["call", "t", "--field", "a", "--structured", "--", "/bin/false"], "exclude"),
+        (&["list", "--output", "/no/such/folder/x", "--", "/bin/false"], "/no/such/folder/x"),
+        (&["list", "--answer", "perhaps", "--", "/bin/false"], "NAME=VALUE"),
+        (&["list", "--root", "/no/such/folder", "--", "/bin/false"], "/no/such/folder"),
         (&["list", "--url", "http://127.0.0.1:1/mcp", "--header", "x"], "NAME:VALUE"),
         (&["list", "--header", "a: b", "--", "/bin/false"], "--header"),
         (&["list", "--protocol", "stone", "--", "/bin/false"], "stone"),
@@ -120,10 +275,34 @@ fn what_cannot_be_used_or_reached_is_2() {
 }
 
 #[test]
+fn a_server_that_is_not_reached_is_4() {
+    for (args, word) in [
+        (&["list", "--", "/no/such/program"][..], "/no/such/program"),
+        (&["list", "--", "/bin/false"], "/bin/false"),
+        (&["ping", "--url", "http://127.0.0.1:1/mcp"], "127.0.0.1:1"),
+        (&["schema-lint", "--url", "http://127.0.0.1:1/mcp"], "127.0.0.1:1"),
+    ] {
+        let (code, out, err) = run(args, "");
+        assert_eq!((code, out.as_str()), (4, ""), "{args:?}: {err}");
+        assert!(err.starts_with("tinymcp: ") && err.contains(word), "{args:?}: {err}");
+    }
+}
+
+#[test]
 fn every_command_has_help_of_its_own() {
-    for command in
-        ["list", "call", "read", "get", "complete", "watch", "schema-lint", "schema-simplify", "validate"]
-    {
+    for command in [
+        "list",
+        "info",
+        "call",
+        "read",
+        "get",
+        "complete",
+        "ping",
+        "watch",
+        "schema-lint",
+        "schema-simplify",
+        "validate",
+    ] {
         let usage = format!("  tinymcp {command} ");
         for args in [&[command, "--help"][..], &[command, "x", "-h"], &["help", command]] {
             let (code, out, err) = run(args, "");
@@ -133,12 +312,19 @@ fn every_command_has_help_of_its_own() {
         }
     }
     // An option of the server's own.
-    assert_eq!(run(&["list", "--", "/bin/false", "--help"], "").0, 2);
+    assert_eq!(run(&["list", "--", "/bin/false", "--help"], "").0, 4);
     for args in [&["lst"][..], &["help", "lst"], &["lst", "--help"]] {
         let (code, out, err) = run(args, "");
         assert_eq!((code, out.as_str()), (2, ""));
-        assert!(err.contains("\"lst\"; expected one of: list, call, "), "{err}");
+        assert!(err.contains("\"lst\"; did you mean `tinymcp list`?"), "{err}");
     }
+    let error = run(&["zzzzz"], "").2;
+    assert!(error.contains("\"zzzzz\"; expected one of: list, info, call, "), "{error}");
+    let error = run(&["tools"], "").2;
+    assert!(error.contains("did you mean `tinymcp list tools`?"), "{error}");
+    let (code, out, err) = run(&[], "");
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.contains("Usage: tinymcp COMMAND") && out.contains("Commands: list, info, "), "{out}");
 }
 
 #[test]
@@ -153,22 +339,22 @@ fn help_of_a_command_names_the_options_that_it_accepts() {
         let named = options(&run(&["help", command], "").1);
         let accepted = all.iter().filter(|option| {
             let error = run(&[command, option], "").2;
-            !error.contains(&format!("unknown option {option}; see `tinymcp help {command}`"))
+            !error.contains(&format!("unknown option {option}; "))
         });
         assert_eq!(named, accepted.cloned().collect(), "{command}");
     }
 }
 
 #[test]
-fn a_call_without_an_answer_is_2() {
+fn a_call_without_an_answer_is_4_and_a_timeout_5() {
     let script =
         server("{}").replace("*'\"notifications/'*)", "*tools/call*) exit 3;;\n*'\"notifications/'*)");
     let (code, out, err) = run(&["call", "t", "--", "/bin/sh", "-c", &script], "");
-    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    assert_eq!((code, out.as_str()), (4, ""), "{err}");
     assert!(err.starts_with("tinymcp: /bin/sh: "), "{err}");
     let long = r#"{"pin":2,"times":100,"intervalMs":1000}"#;
     let (code, out, err) = ask(&["call", "blink", long, "--timeout", "0.5"], "board_server");
-    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    assert_eq!((code, out.as_str()), (5, ""), "{err}");
 }
 
 #[test]
@@ -198,7 +384,7 @@ fn one_timeout_covers_both_handshakes() {
     let began = std::time::Instant::now();
     let (code, _, err) =
         run(&["list", "--timeout", "2", "--", "/bin/sh", "-c", "while read line; do :; done"], "");
-    assert_eq!(code, 2, "{err}");
+    assert_eq!(code, 5, "{err}");
     let took = began.elapsed().as_secs_f64();
     assert!((2.0..3.5).contains(&took), "{took}");
 }
@@ -206,7 +392,7 @@ fn one_timeout_covers_both_handshakes() {
 #[test]
 fn a_server_that_says_nothing_is_given_up() {
     let (code, _, err) = run(&["list", "--protocol", "session", "--timeout", "0.2", "--", "/bin/cat"], "");
-    assert_eq!(code, 2, "{err}");
+    assert!(code == 4 || code == 5, "{code} {err}");
 }
 
 #[cfg(unix)]
@@ -230,7 +416,7 @@ fn errors_name_the_script_and_not_its_interpreter() {
         std::os::unix::fs::symlink("/bin/false", &program).unwrap();
         let program = program.to_str().unwrap();
         let (code, _, err) = run(&[&["list", "--", program], words].concat(), "");
-        assert_eq!(code, 2, "{err}");
+        assert_eq!(code, 4, "{err}");
         let label = if label.is_empty() { program } else { label };
         assert!(err.starts_with(&format!("tinymcp: {label}: ")), "{runner}: {err}");
     }
@@ -317,7 +503,13 @@ fn people_read_text_and_progress_is_beside_it() {
     assert!(!out.contains('{') && out.ends_with('\n'), "{out}");
     assert!(err.contains("of 2"), "{err}");
     let (_, out, _) = ask(&["list", "--text"], "board_server");
-    for words in ["tools (", "  gpio_read", "Reads a pin\n", "\nprompts (1)\n", "  gpio://pin/{pin}"] {
+    for words in [
+        "tools (",
+        "  gpio_read(pin: integer)\n      Reads a pin\n",
+        "[times: integer]",
+        "\nprompts (1)\n  diagnose(symptom, [component])\n",
+        "  gpio://pin/{pin}\n",
+    ] {
         assert!(out.contains(words), "{words:?}: {out}");
     }
     let (_, out, _) = ask(&["get", "diagnose", "symptom=x", "--text"], "board_server");
@@ -369,7 +561,7 @@ fn what_is_told_is_printed_until_enough_came() {
 fn the_end_of_the_server_ends_watching() {
     let script = teller("exit 3");
     let (code, out, err) = run(&["watch", "--protocol", "session", "--", "/bin/sh", "-c", &script], "");
-    assert_eq!((code, out.lines().count()), (2, 2), "{out}{err}");
+    assert_eq!((code, out.lines().count()), (4, 2), "{out}{err}");
     assert!(err.starts_with("tinymcp: watching /bin/sh\ntinymcp: /bin/sh: "), "{err}");
 }
 

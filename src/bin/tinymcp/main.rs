@@ -13,7 +13,7 @@
 //!
 //! Results go to standard output; notes, progress and errors to standard error. The exit status is
 //! 0 for success; 1 for an error of the server or tool, for findings or an invalid value; 2 for a
-//! usage error, unusable input or no connection.
+//! usage error or unusable input. `cli/failure.rs` lists those for connections.
 //!
 //! Invariant: input is bounded.
 
@@ -59,11 +59,10 @@ fn main() -> ExitCode {
 }
 
 fn run(mut args: Vec<OsString>) -> Result<u8> {
-    let Some(command) = args.first() else {
-        return Err("expected a command; see `tinymcp help`".to_owned());
-    };
+    let command = args.first().cloned().unwrap_or_default();
     match command.to_str().unwrap_or_default() {
         "--version" | "-V" => out(format!("tinymcp {}\n", env!("CARGO_PKG_VERSION")).as_bytes()).map(|()| 0),
+        "" if cfg!(not(feature = "cli")) => Err("expected a command; see `tinymcp help`".to_owned()),
         "serve" => serve::run(args.split_off(1)),
         #[cfg(all(unix, feature = "proxy"))]
         "proxy" => proxy::run(args.split_off(1)),

@@ -6,6 +6,13 @@ use std::ffi::OsString;
 
 use crate::Result;
 
+#[path = "serve/words.rs"]
+#[allow(dead_code)] // The rest serves the command.
+mod words;
+
+#[allow(unused_imports)] // For the feature `cli`.
+pub(crate) use words::nearest;
+
 /// Hidden command that starts a program inside a sandbox.
 pub(crate) const SANDBOX_COMMAND: &str = "__sandbox";
 

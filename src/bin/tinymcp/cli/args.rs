@@ -12,6 +12,15 @@ use tinymcp::Protocol;
 use tinymcp::lint::{PROFILES, Profile};
 
 use crate::Result;
+use crate::serve::nearest;
+
+/// Short options and their long names.
+const SHORT: [(char, &str); 4] = [('H', "header"), ('e', "env"), ('o', "output"), ('q', "quiet")];
+/// Options with a value.
+const WITH_VALUE: [&str; 17] = [
+    "answer", "root", "rules", "header", "bearer", "env", "cwd", "protocol", "timeout", "count", "server",
+    "config", "url", "profile", "batch", "field", "output",
+];
 
 /// Parsed arguments.
 #[derive(Default)]
@@ -21,22 +30,47 @@ pub(crate) struct Args {
     pub(crate) rules: Option<String>,
     pub(crate) profile: Option<&'static Profile>,
     pub(crate) batch: Option<PathBuf>,
-    /// Program and arguments of a server to start.
-    pub(crate) command: Option<Vec<OsString>>,
-    /// URL of a running server.
-    pub(crate) url: Option<String>,
-    /// Key of a server in a configuration file.
-    pub(crate) server: Option<String>,
-    /// The configuration file; discovered if not given.
-    pub(crate) config: Option<PathBuf>,
-    /// Headers of each request.
-    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) server: Server,
     /// Protocol of the server; detected if not given.
     pub(crate) protocol: Option<Protocol>,
     /// Timeout of each response.
     pub(crate) timeout: Option<Duration>,
     /// Number of events to wait for.
     pub(crate) count: Option<u64>,
+    /// Answers to questions of the server; a consent has no name.
+    pub(crate) answers: Vec<(String, String)>,
+    /// Folders that the server may work in.
+    pub(crate) roots: Vec<PathBuf>,
+    /// JSON Pointer to the part of the result to print.
+    pub(crate) field: Option<String>,
+    /// File to write the result to.
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// The server to connect to.
+#[derive(Default)]
+pub(crate) struct Server {
+    /// Program and arguments of a server to start.
+    pub(crate) command: Option<Vec<OsString>>,
+    /// Variables of the program.
+    pub(crate) env: Vec<(String, String)>,
+    /// Folder of the program.
+    pub(crate) cwd: Option<PathBuf>,
+    /// URL of a running server.
+    pub(crate) url: Option<String>,
+    /// Headers of each request to it.
+    pub(crate) headers: Vec<(String, String)>,
+    /// Key of a server in a configuration file.
+    pub(crate) key: Option<String>,
+    /// The configuration file; discovered if not given.
+    pub(crate) config: Option<PathBuf>,
+}
+
+impl Server {
+    /// Returns whether the command line names a server.
+    pub(crate) fn is_given(&self) -> bool {
+        self.command.is_some() || self.url.is_some() || self.key.is_some()
+    }
 }
 
 impl Args {
@@ -48,41 +82,97 @@ impl Args {
     pub(crate) fn parse(command: &str, mut args: Vec<OsString>, flags: &[&'static str]) -> Result<Args> {
         let mut parsed = Args::default();
         if let (true, Some(at)) = (flags.contains(&"url"), args.iter().position(|arg| arg == "--")) {
-            parsed.command = Some(args.split_off(at).split_off(1));
+            parsed.server.command = Some(args.split_off(at).split_off(1));
         }
         let mut parser = lexopt::Parser::from_args(args);
         while let Some(arg) = parser.next().map_err(|e| e.to_string())? {
-            match arg {
-                Value(file) => parsed.files.push(file.into()),
-                Long(name) => {
-                    let Some(flag) = flags.iter().find(|f| **f == name) else {
-                        return Err(format!("unknown option --{name}; see `tinymcp help {command}`"));
-                    };
-                    match *flag {
-                        "rules" => parsed.rules = Some(text(&mut parser)?),
-                        "header" => parsed.headers.push(header(&text(&mut parser)?)?),
-                        "protocol" => parsed.protocol = Some(protocol(&text(&mut parser)?)?),
-                        "timeout" => parsed.timeout = Some(seconds(&text(&mut parser)?)?),
-                        "count" => parsed.count = Some(count(&text(&mut parser)?)?),
-                        "server" => parsed.server = Some(text(&mut parser)?),
-                        "config" => parsed.config = Some(parser.value().map_err(|e| e.to_string())?.into()),
-                        "url" => parsed.url = Some(text(&mut parser)?),
-                        "profile" => parsed.profile = Some(profile(&text(&mut parser)?)?),
-                        "batch" => parsed.batch = Some(parser.value().map_err(|e| e.to_string())?.into()),
-                        _ => {
-                            parsed.flags.insert(flag);
-                        }
-                    }
+            let given = match arg {
+                Value(file) => {
+                    parsed.files.push(file.into());
+                    continue;
                 }
-                other => return Err(other.unexpected().to_string()),
+                Long(name) => name.to_owned(),
+                Short(letter) => match SHORT.iter().find(|(known, _)| *known == letter) {
+                    Some((_, name)) => (*name).to_owned(),
+                    None => return Err(format!("unknown option -{letter}; see `tinymcp help {command}`")),
+                },
+            };
+            let Some(flag) = flags.iter().find(|flag| **flag == given) else {
+                return Err(unknown(&given, command, flags));
+            };
+            if !WITH_VALUE.contains(flag) {
+                parsed.flags.insert(flag);
+                continue;
+            }
+            let value = parser.value().map_err(|e| e.to_string())?;
+            match *flag {
+                "config" => parsed.server.config = Some(value.into()),
+                "batch" => parsed.batch = Some(value.into()),
+                "root" => parsed.roots.push(value.into()),
+                "cwd" => parsed.server.cwd = Some(value.into()),
+                "output" => parsed.output = Some(value.into()),
+                flag => parsed.set(flag, value.string().map_err(|e| e.to_string())?)?,
             }
         }
         Ok(parsed)
     }
+
+    /// Takes the server's key from `KEY:NAME`, unless the options name a server.
+    pub(crate) fn take_server(&mut self, name: &mut &str) {
+        if self.server.is_given() {
+            return;
+        }
+        if let Some((key, rest)) = name.split_once(':') {
+            self.server.key = Some(key.to_owned());
+            *name = rest;
+        }
+    }
+
+    fn set(&mut self, option: &str, text: String) -> Result<()> {
+        match option {
+            "rules" => self.rules = Some(text),
+            "header" => self.server.headers.push(header(&text)?),
+            "bearer" => {
+                self.server.headers.push(("Authorization".to_owned(), format!("Bearer {}", token(&text)?)))
+            }
+            "env" => self.server.env.push(variable(&text)?),
+            "answer" => self.answers.push(answer(&text)?),
+            "protocol" => self.protocol = Some(protocol(&text)?),
+            "timeout" => self.timeout = Some(seconds(&text)?),
+            "count" => self.count = Some(count(&text)?),
+            "server" => self.server.key = Some(text),
+            "url" => self.server.url = Some(text),
+            "field" => self.field = Some(pointer(text)),
+            "profile" => self.profile = Some(profile(&text)?),
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
-fn text(parser: &mut lexopt::Parser) -> Result<String> {
-    parser.value().and_then(|v| v.string()).map_err(|e| e.to_string())
+/// Moves the command in front of the options that precede it.
+pub(crate) fn command_first(args: &mut Vec<OsString>) {
+    let mut at = 0;
+    while let Some(arg) = args.get(at).and_then(|arg| arg.to_str()) {
+        let Some(option) = arg.strip_prefix('-') else { break };
+        let long = option.strip_prefix('-').or_else(|| {
+            let short = SHORT.iter().find(|(letter, _)| option.chars().eq([*letter]));
+            short.map(|(_, name)| *name)
+        });
+        at += if long.is_some_and(|name| WITH_VALUE.contains(&name)) { 2 } else { 1 };
+    }
+    if at < args.len() && args.iter().take(at).all(|arg| arg != "--") {
+        let command = args.remove(at);
+        args.insert(0, command);
+    }
+}
+
+fn unknown(option: &str, command: &str, known: &[&str]) -> String {
+    let help = format!("see `tinymcp help {command}`");
+    match nearest(option, &mut known.iter().copied()) {
+        Some(near) => format!("unknown option --{option}; did you mean --{near}? {help}"),
+        None => format!("unknown option --{option}; {help}"),
+    }
 }
 
 fn profile(id: &str) -> Result<&'static Profile> {
@@ -95,6 +185,33 @@ fn header(line: &str) -> Result<(String, String)> {
         Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
         None => Err("--header requires NAME:VALUE".to_owned()),
     }
+}
+
+/// Returns a bearer token, from a file after `@`.
+fn token(text: &str) -> Result<String> {
+    let Some(file) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
+    let read = std::fs::read_to_string(file).map_err(|e| format!("--bearer: {file}: {e}"))?;
+    Ok(read.trim().to_owned())
+}
+
+fn variable(text: &str) -> Result<(String, String)> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("--env requires NAME=VALUE".to_owned()),
+    }
+}
+
+fn answer(text: &str) -> Result<(String, String)> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        None if matches!(text, "yes" | "no") => Ok((String::new(), text.to_owned())),
+        _ => Err("--answer requires NAME=VALUE, yes or no".to_owned()),
+    }
+}
+
+/// Returns a JSON Pointer; the first `/` may be left out.
+fn pointer(text: String) -> String {
+    if text.is_empty() || text.starts_with('/') { text } else { format!("/{text}") }
 }
 
 fn protocol(name: &str) -> Result<Protocol> {

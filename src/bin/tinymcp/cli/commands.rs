@@ -1,93 +1,139 @@
-//! Commands that send requests to a server: `list`, `call`, `read`, `get`, `complete`, `watch`.
+//! Commands that send requests to a server: `list`, `info`, `call`, `read`, `get`, `complete`,
+//! `ping`, `watch`.
 //!
-//! Each command makes one connection and one request (`list`: all pages), and prints the result on
-//! standard output: JSON as the server sent it, or text if that is a terminal. Progress goes to
-//! standard error. Requests of the server are rejected.
-//!
-//! Invariant: the exit status is 1 if the server returns an error or a tool fails, and 2 for
-//! invalid usage or without a response.
+//! Each command makes one connection and prints the result on standard output: JSON as the server
+//! sent it, or text if that is a terminal. Progress goes to standard error.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
-use std::path::Path;
 use std::sync::mpsc;
+use std::time::Instant;
 
-use tinymcp::json::{Doc, Json, Kind, Value, Writer};
-use tinymcp::{Change, Client, ClientBuilder, CompletionTarget, Error, ErrorKind, Level, stderr};
+use tinymcp::json::{Json, Writer};
+use tinymcp::{Change, Client, ClientBuilder, CompletionTarget, Error, Level, stderr};
 
 use super::args::Args;
-use super::{connect, print};
+use super::failure::{Failure, Result};
+use super::output::Output;
+use super::{SERVER_FLAGS, call, connect, info, print};
 use crate::escape::plain;
-use crate::{Result, out};
+use crate::serve::nearest;
 
-const FLAGS: &[&str] = &["url", "server", "config", "header", "protocol", "timeout", "json", "text"];
-const WATCH_FLAGS: &[&str] =
-    &["url", "server", "config", "header", "protocol", "timeout", "json", "text", "count"];
+/// Options of every command of this module, beside those that name the server.
+const FLAGS: [&str; 10] =
+    ["protocol", "timeout", "json", "text", "pretty", "field", "output", "quiet", "answer", "root"];
 
 /// Capacity of the queue of `watch`. A full queue blocks the event handlers of the client.
 const QUEUED_EVENTS: usize = 1024;
 
 /// Returns whether this module implements the command.
 pub(crate) fn has_command(command: &str) -> bool {
-    ["list", "call", "read", "get", "complete", "watch"].contains(&command)
+    ["list", "info", "call", "read", "get", "complete", "ping", "watch"].contains(&command)
 }
 
-/// Runs one of these commands.
+/// Runs one of these commands. Returns the exit status.
 pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8> {
-    let args = Args::parse(command, args, if command == "watch" { WATCH_FLAGS } else { FLAGS })?;
-    if args.has("json") && args.has("text") {
-        return Err("--json and --text exclude each other".to_owned());
+    let further: &[&str] = match command {
+        "watch" => &["count"],
+        "call" => &["structured"],
+        _ => &[],
+    };
+    let mut args = Args::parse(command, args, &[&SERVER_FLAGS[..], &FLAGS, further].concat())?;
+    let words =
+        args.files.iter().map(|word| word.to_str().map(str::to_owned).ok_or("an argument is not UTF-8"));
+    let words = words.collect::<Result<Vec<String>, _>>()?;
+    let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if let ("call" | "get" | "info", Some(name)) = (command, words.first_mut()) {
+        args.take_server(name);
     }
-    let words = args.files.iter().map(|word| word.to_str().ok_or("an argument is not UTF-8"));
-    let words = words.collect::<Result<Vec<&str>, _>>()?;
-    if command == "watch" {
-        return watch(&args, &words);
+    let args = &args;
+    let output = Output::new(args)?;
+    match command {
+        "watch" => return watch(args, &output, &words),
+        "call" => return call::run(args, &output, &words),
+        "info" => return info::run(args, &output, &words),
+        "ping" => return ping(args, &output, &words),
+        _ => {}
     }
     // Arguments are checked before a server is started.
-    let request = match (command, words.as_slice()) {
-        ("list", kinds) => {
-            Request::List(kinds.iter().map(|kind| List::parse(kind)).collect::<Result<_, _>>()?)
-        }
-        ("call", [name]) => Request::call(name, "{}")?,
-        ("call", [name, "-"]) => Request::call(name, &standard_input()?)?,
-        ("call", [name, arguments]) => Request::call(name, arguments)?,
-        ("read", [uri]) => {
-            let mut w = Writer::new();
-            w.begin_object().key("uri").string(uri).end_object();
-            Request::Other("resources/read", w.into_json())
-        }
-        ("get", [name, arguments @ ..]) => {
-            let mut w = Writer::new();
-            w.begin_object().key("name").string(name).key("arguments").begin_object();
-            for word in arguments {
-                let (name, value) = pair(word)?;
-                w.key(name).string(value);
-            }
-            w.end_object().end_object();
-            Request::Other("prompts/get", w.into_json())
-        }
-        ("complete", [kind, subject, argument, resolved @ ..]) => {
-            Request::Complete(CompletionRequest::read(kind, subject, argument, resolved)?)
-        }
-        _ => return Err(format!("wrong number of arguments for {command}; see `tinymcp help {command}`")),
-    };
-    let client = connect::connect(connect::builder(&args)?, &args)?;
+    let request = Request::parse(command, &words)?;
+    let client = connect::connect(connect::builder(args)?, args)?;
     let result = match request {
         Request::List(kinds) => list(&client, &kinds),
         Request::Complete(words) => complete(&client, &words),
         Request::Other(method, params) => {
-            client.request_method(method, params).on_progress(print::progress).wait()
+            client.request_method(method, params).on_progress(print::progress(args)).wait()
         }
     };
     print::progress_done();
-    match result {
-        Ok(result) => {
-            let failed = result.to_doc().root().get("isError").and_then(Value::as_bool) == Some(true);
-            print(&args, &result)?;
-            Ok(u8::from(failed))
-        }
-        Err(error) => report(&args, &error),
+    let result = result.map_err(|error| {
+        let known = || match words.as_slice() {
+            [name, ..] if command == "get" => {
+                let prompts = client.prompts().unwrap_or_default();
+                suggestion(name, prompts.iter().map(|prompt| prompt.name.as_str()))
+            }
+            _ => String::new(),
+        };
+        request_failure(args, &error, known)
+    })?;
+    output.print(result.to_doc().root()).map(|()| 0)
+}
+
+/// Returns the failure of a request, with a hint if the server returned an error. Its data is
+/// printed at once.
+pub(crate) fn request_failure(args: &Args, error: &Error, hint: impl FnOnce() -> String) -> Failure {
+    let mut failure = Failure::of_request(&connect::name(args), error);
+    if failure.status == super::failure::FAILED {
+        failure.message.push_str(&hint());
     }
+    if let Some(data) = error.data() {
+        if data.to_doc().root().pointer("/requiredCapabilities/elicitation").is_some() {
+            failure.message.push_str("; the tool asks the user: run it at a terminal, or give --answer");
+        }
+        failure.message.push('\n');
+        failure.message.push_str(data.as_str());
+    }
+    failure
+}
+
+/// Returns a suggestion if no entry has this name.
+pub(crate) fn suggestion<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> String {
+    let known: Vec<&str> = known.collect();
+    if known.is_empty() || known.contains(&name) {
+        return String::new();
+    }
+    match nearest(name, &mut known.iter().copied()) {
+        Some(near) => format!("; did you mean {near:?}?"),
+        None => format!("; it has {}", shown(&known)),
+    }
+}
+
+/// Joins the first names.
+fn shown(names: &[&str]) -> String {
+    const MOST: usize = 12;
+    let mut text = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > MOST {
+        text.push_str(&format!(" and {} more", names.len() - MOST));
+    }
+    text
+}
+
+/// Measures the time of a request without work.
+fn ping(args: &Args, output: &Output, words: &[&str]) -> Result<u8> {
+    if !words.is_empty() {
+        return Err("ping has no arguments; see `tinymcp help ping`".into());
+    }
+    let client = connect::connect(connect::builder(args)?, args)?;
+    let began = Instant::now();
+    client.ping().map_err(|error| request_failure(args, &error, String::new))?;
+    let milliseconds = began.elapsed().as_secs_f64() * 1e3;
+    if output.is_text() {
+        output.write(&format!("{milliseconds:.2} ms\n"))?;
+    } else {
+        let mut w = Writer::new();
+        w.begin_object().key("milliseconds").f64(milliseconds).end_object();
+        output.print(w.into_json().to_doc().root())?;
+    }
+    Ok(0)
 }
 
 /// Request of a command.
@@ -100,17 +146,36 @@ enum Request<'a> {
     Other(&'static str, Json),
 }
 
-impl Request<'_> {
-    fn call(name: &str, arguments: &str) -> Result<Self> {
-        let doc = Doc::parse(arguments).map_err(|e| {
-            format!(r#"the arguments are not JSON: {e}; expected an object such as {{"text": "hi"}}"#)
-        })?;
-        if doc.root().kind() != Kind::Object {
-            return Err(r#"the arguments are not a JSON object such as {"text": "hi"}"#.to_owned());
-        }
-        let mut w = Writer::new();
-        w.begin_object().key("name").string(name).key("arguments").value(doc.root()).end_object();
-        Ok(Request::Other("tools/call", w.into_json()))
+impl<'a> Request<'a> {
+    fn parse(command: &str, words: &[&'a str]) -> Result<Request<'a>> {
+        Ok(match (command, words) {
+            ("list", kinds) => {
+                Request::List(kinds.iter().map(|kind| List::parse(kind)).collect::<Result<_>>()?)
+            }
+            ("read", [uri]) => {
+                let mut w = Writer::new();
+                w.begin_object().key("uri").string(uri).end_object();
+                Request::Other("resources/read", w.into_json())
+            }
+            ("get", [name, arguments @ ..]) => {
+                let mut w = Writer::new();
+                w.begin_object().key("name").string(name).key("arguments").begin_object();
+                for word in arguments {
+                    let (name, value) = pair(word)?;
+                    w.key(name).string(value);
+                }
+                w.end_object().end_object();
+                Request::Other("prompts/get", w.into_json())
+            }
+            ("complete", [kind, subject, argument, resolved @ ..]) => {
+                Request::Complete(CompletionRequest::read(kind, subject, argument, resolved)?)
+            }
+            _ => {
+                let message =
+                    format!("wrong number of arguments for {command}; see `tinymcp help {command}`");
+                return Err(message.into());
+            }
+        })
     }
 }
 
@@ -130,7 +195,9 @@ impl List {
             "templates" => List::Templates,
             "prompts" => List::Prompts,
             _ => {
-                return Err(format!("unknown list {kind:?}; expected tools, resources, templates, prompts"));
+                return Err(
+                    format!("unknown list {kind:?}; expected tools, resources, templates, prompts").into()
+                );
             }
         })
     }
@@ -194,7 +261,9 @@ impl<'a> CompletionRequest<'a> {
         let target = match kind {
             "prompt" => CompletionTarget::Prompt(subject),
             "template" => CompletionTarget::Template(subject),
-            _ => return Err(format!("unknown completion target {kind:?}; expected prompt or template")),
+            _ => {
+                return Err(format!("unknown completion target {kind:?}; expected prompt or template").into());
+            }
         };
         let resolved = resolved.iter().map(|word| pair(word)).collect::<Result<_, _>>()?;
         Ok(CompletionRequest { target, argument: pair(argument)?, resolved })
@@ -202,64 +271,39 @@ impl<'a> CompletionRequest<'a> {
 }
 
 fn pair(word: &str) -> Result<(&str, &str)> {
-    word.split_once('=').ok_or_else(|| format!("invalid argument {word:?}; expected NAME=VALUE"))
-}
-
-fn standard_input() -> Result<String> {
-    String::from_utf8(super::read(Path::new("-"))?).map_err(|e| format!("standard input: {e}"))
-}
-
-/// Returns whether the output format is text instead of JSON.
-fn prints_text(args: &Args) -> bool {
-    args.has("text") || !args.has("json") && io::stdout().is_terminal()
-}
-
-fn print(args: &Args, result: &Json) -> Result<()> {
-    if prints_text(args) {
-        return out(print::result(result.to_doc().root()).as_bytes());
-    }
-    out(format!("{}\n", result.as_str()).as_bytes())
-}
-
-/// Prints an error of the server and returns exit status 1. Returns any other error.
-fn report(args: &Args, error: &Error) -> Result<u8> {
-    let message = format!("{}: {error}", connect::name(args));
-    if !matches!(error.kind(), ErrorKind::Remote | ErrorKind::PeerIncompatible) {
-        return Err(message);
-    }
-    stderr::write(format!("tinymcp: {}\n", plain(&message)));
-    if let Some(data) = error.data() {
-        stderr::write(format!("{}\n", plain(data.as_str())));
-    }
-    Ok(1)
+    word.split_once('=').ok_or_else(|| format!("invalid argument {word:?}; expected NAME=VALUE").into())
 }
 
 /// Event of `watch`.
 enum Event {
     Notification(Json),
-    End(String),
+    /// The end of the connection; the message has no label.
+    End(Failure),
 }
 
 /// Prints notifications, one line each, until the connection ends or `--count` is reached.
-fn watch(args: &Args, uris: &[&str]) -> Result<u8> {
+fn watch(args: &Args, output: &Output, uris: &[&str]) -> Result<u8> {
     let (sender, events) = mpsc::sync_channel(QUEUED_EVENTS);
     let client = connect::connect(with_handlers(connect::builder(args)?, &sender), args)?;
     for uri in uris {
-        if let Err(error) = client.subscribe(uri) {
-            return report(args, &error);
-        }
+        client.subscribe(uri).map_err(|error| request_failure(args, &error, String::new))?;
     }
-    stderr::write(format!("tinymcp: watching {}\n", plain(&connect::name(args))));
-    print_events(args, events)
+    if !args.has("quiet") {
+        stderr::write(format!("tinymcp: watching {}\n", plain(&connect::name(args))));
+    }
+    print_events(args, output, events)
 }
 
 /// Prints events. Drops the receiver at the end, so that no handler blocks on the channel.
-fn print_events(args: &Args, events: mpsc::Receiver<Event>) -> Result<u8> {
+fn print_events(args: &Args, output: &Output, events: mpsc::Receiver<Event>) -> Result<u8> {
     let most = args.count.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
     for event in events.into_iter().take(most) {
         match event {
-            Event::Notification(event) => print(args, &event)?,
-            Event::End(why) => return Err(format!("{}: {why}", connect::name(args))),
+            Event::Notification(event) => output.print(event.to_doc().root())?,
+            Event::End(mut end) => {
+                end.message.insert_str(0, &format!("{}: ", connect::name(args)));
+                return Err(end);
+            }
         }
     }
     Ok(0)
@@ -291,6 +335,6 @@ fn with_handlers(client: ClientBuilder, sender: &mpsc::SyncSender<Event>) -> Cli
             let _ = change.send(Event::Notification(w.into_json()));
         })
         .on_end(move |why| {
-            let _ = end.send(Event::End(why.to_string()));
+            let _ = end.send(Event::End(Failure::of_connection("", why)));
         })
 }

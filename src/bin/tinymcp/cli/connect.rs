@@ -6,15 +6,16 @@
 //! Invariant: the catalog holds the descriptions as the server sent them, byte for byte.
 
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tinymcp::json::Writer;
-use tinymcp::{Client, ClientBuilder, Config, Endpoint, Error, Limits, stderr};
+use tinymcp::{Client, ClientBuilder, Config, Endpoint, Error, Limits, Root, stderr};
 
 use super::args::Args;
+use super::failure::{Failure, Result};
+use super::forms;
 #[cfg(unix)]
 use super::signals;
-use crate::Result;
 use crate::escape::plain;
 
 /// Returns a client builder with the options.
@@ -35,38 +36,60 @@ pub(crate) fn builder(args: &Args) -> Result<ClientBuilder> {
 
 /// Connects to the server. Errors begin with its label.
 pub(crate) fn connect(client: ClientBuilder, args: &Args) -> Result<Client> {
-    if args.server.is_none() && args.config.is_some() {
-        return Err("--config requires --server KEY".to_owned());
+    if args.server.key.is_none() && args.server.config.is_some() {
+        return Err("--config requires --server KEY".into());
     }
-    if args.url.is_none() && !args.headers.is_empty() {
-        return Err("--header requires --url".to_owned());
+    if args.server.url.is_none() && !args.server.headers.is_empty() {
+        return Err("--header and --bearer require --url".into());
+    }
+    if args.server.command.is_none() && !(args.server.env.is_empty() && args.server.cwd.is_none()) {
+        return Err("--env and --cwd require -- COMMAND".into());
     }
     #[cfg(unix)]
     let client = signals::install(client)?;
-    let connected = match (&args.command, &args.url, &args.server) {
-        (Some(words), None, None) => spawn(client, words),
-        (None, None, Some(key)) => return configured(client, key, args.config.clone()),
+    let client = forms::install(client, args);
+    let client = if args.roots.is_empty() { client } else { client.roots(roots(args)?) };
+    let connected = match (&args.server.command, &args.server.url, &args.server.key) {
+        (Some(words), None, None) => spawn(client, args, words)?,
+        (None, None, Some(key)) => configured(client, args, key)?,
         (None, Some(url), None) => {
             let mut endpoint = Endpoint::new(url);
-            for (name, value) in &args.headers {
+            for (name, value) in &args.server.headers {
                 endpoint = endpoint.header(name, value);
             }
-            client.connect(endpoint).map_err(|e| e.to_string())
+            client.connect(endpoint)
         }
-        _ => return Err("expected a server: either --url URL, --server KEY or -- COMMAND [ARG…]".to_owned()),
+        _ => return Err("expected a server: either --url URL, --server KEY or -- COMMAND [ARG…]".into()),
     };
-    connected.map_err(|why| {
-        let is_refused = why.contains("status 401");
-        let cure = if is_refused { "; use --header \"Authorization: Bearer TOKEN\"" } else { "" };
-        match name(args) {
-            name if name.is_empty() => format!("{why}{cure}"),
-            name => format!("{name}: {why}{cure}"),
+    connected.map_err(|why| Failure::of_connection(&name(args), &why))
+}
+
+/// Returns the folders of `--root`.
+fn roots(args: &Args) -> Result<Vec<Root>> {
+    let folders = args.roots.iter().map(|folder| {
+        let found = folder.canonicalize().map_err(|e| format!("--root: {}: {e}", folder.display()))?;
+        Ok(Root::new(file_uri(&found)))
+    });
+    folders.collect()
+}
+
+/// Returns the URI of an absolute path (RFC 8089).
+fn file_uri(path: &Path) -> String {
+    let mut uri = "file://".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                uri.push(char::from(*byte));
+            }
+            byte => uri.push_str(&format!("%{byte:02X}")),
         }
-    })
+    }
+    uri
 }
 
 /// Connects to the server with this key in the file, or in the first file that exists.
-fn configured(client: ClientBuilder, key: &str, file: Option<PathBuf>) -> Result<Client> {
+fn configured(client: ClientBuilder, args: &Args, key: &str) -> Result<Result<Client, Error>> {
+    let file = args.server.config.clone();
     let given = file.is_some();
     let file = file
         .or_else(crate::discovery::find)
@@ -77,31 +100,37 @@ fn configured(client: ClientBuilder, key: &str, file: Option<PathBuf>) -> Result
     let keys = config.keys().collect::<Vec<_>>().join(", ");
     let found = config.into_upstreams().into_iter().find(|(known, _)| known == key);
     let Some((_, upstream)) = found else {
-        return Err(refusal(&format_args!("no server {key:?}; expected one of: {keys}")));
+        return Err(refusal(&format_args!("no server {key:?}; expected one of: {keys}")).into());
     };
     let upstream = upstream.map_err(|error| refusal(&error))?;
-    if !given {
+    if !given && !args.has("quiet") {
         stderr::write(format!("tinymcp: using the server of {}\n", plain(&file.display().to_string())));
     }
-    upstream.connect(client).map_err(|error| format!("{key}: {error}"))
+    Ok(upstream.connect(client))
 }
 
-fn spawn(client: ClientBuilder, words: &[OsString]) -> Result<Client> {
+fn spawn(client: ClientBuilder, args: &Args, words: &[OsString]) -> Result<Result<Client, Error>> {
     let Some((program, rest)) = words.split_first() else {
-        return Err("expected a command after --".to_owned());
+        return Err("expected a command after --".into());
     };
     let mut command = std::process::Command::new(program);
-    command.args(rest);
+    command.args(rest).envs(args.server.env.iter().map(|(name, value)| (name, value)));
+    if let Some(folder) = &args.server.cwd {
+        if !folder.is_dir() {
+            return Err(format!("--cwd: {} is no folder", folder.display()).into());
+        }
+        command.current_dir(folder);
+    }
     // The user started this command, so it inherits the environment, as in a shell.
-    client.inherit_env(true).spawn(command).map_err(|e| e.to_string())
+    Ok(client.inherit_env(true).spawn(command))
 }
 
 /// Label of the server: its URL or program; for an interpreter or a package runner, the script or
 /// package directly after it, as in `tinymcp serve FILE`, `node server.js`, `npx -y NAME` or
 /// `uv run NAME`.
 pub(crate) fn name(args: &Args) -> String {
-    let Some((program, rest)) = args.command.as_ref().and_then(|words| words.split_first()) else {
-        return args.url.clone().or_else(|| args.server.clone()).unwrap_or_default();
+    let Some((program, rest)) = args.server.command.as_ref().and_then(|words| words.split_first()) else {
+        return args.server.url.clone().or_else(|| args.server.key.clone()).unwrap_or_default();
     };
     // Other options may have values, which can be secrets or code.
     let skipped = |word: &&OsString| *word == "run" || *word == "serve" || *word == "-y" || *word == "--yes";
@@ -122,7 +151,7 @@ fn is_runner(program: &OsStr) -> bool {
 /// Returns the label of the server and the catalog of its tools.
 pub(crate) fn catalog(args: &Args) -> Result<(String, String)> {
     let client = connect(builder(args)?, args)?;
-    let catalog = tools(&client).map_err(|e| format!("{}: {e}", name(args)))?;
+    let catalog = tools(&client).map_err(|error| Failure::of_request(&name(args), &error))?;
     Ok((name(args), catalog))
 }
 

@@ -13,23 +13,22 @@ use tinymcp::lint::{
 
 use super::args::Args;
 use super::connect;
+use super::failure::Result;
 
 use super::{json_error, read};
 use crate::escape::one_line;
-use crate::{Result, out};
+use crate::out;
 
 /// Reads the catalog that the arguments name. Returns its label for messages and its text.
 fn catalog(args: &Args) -> Result<(PathBuf, Vec<u8>)> {
-    match (args.files.as_slice(), &args.command, &args.url) {
-        ([path], None, None) => Ok((path.clone(), read(path)?)),
-        ([], Some(_), None) | ([], None, Some(_)) if args.has("write") => {
-            Err("--write requires a file".to_owned())
-        }
-        ([], Some(_), None) | ([], None, Some(_)) => {
+    match (args.files.as_slice(), args.server.is_given()) {
+        ([path], false) => Ok((path.clone(), read(path)?)),
+        ([], true) if args.has("write") => Err("--write requires a file".into()),
+        ([], true) => {
             let (name, catalog) = connect::catalog(args)?;
             Ok((name.into(), catalog.into_bytes()))
         }
-        _ => Err("expected one FILE, - for standard input, or a server".to_owned()),
+        _ => Err("expected one FILE, - for standard input, or a server".into()),
     }
 }
 
@@ -54,10 +53,10 @@ pub(crate) fn schema_lint(args: &Args) -> Result<u8> {
         return list().map(|()| 0);
     }
     if args.has("write") && !args.has("fix") || args.has("keep-optional") && !args.has("fix") {
-        return Err("--write and --keep-optional require --fix".to_owned());
+        return Err("--write and --keep-optional require --fix".into());
     }
     if args.has("fix") && (args.has("json") || args.has("matrix")) {
-        return Err("--fix cannot be combined with --json or --matrix".to_owned());
+        return Err("--fix cannot be combined with --json or --matrix".into());
     }
     let mut choice = Choice::new();
     if let Some(rules) = &args.rules {
@@ -154,7 +153,7 @@ fn list() -> Result<()> {
     for profile in PROFILES {
         text.push_str(&format!("{:14} {}\n", profile.id, profile.summary));
     }
-    out(text.as_bytes())
+    Ok(out(text.as_bytes())?)
 }
 
 fn fix(args: &Args, path: &Path, snapshot: &Snapshot) -> Result<u8> {
@@ -164,10 +163,11 @@ fn fix(args: &Args, path: &Path, snapshot: &Snapshot) -> Result<u8> {
         eprintln!("{}", one_line(&finding.to_string()));
     }
     if !args.has("write") {
-        return out(fixed.text.as_bytes()).map(|()| 0);
+        out(fixed.text.as_bytes())?;
+        return Ok(0);
     }
     if path == Path::new("-") {
-        return Err("--write requires a file".to_owned());
+        return Err("--write requires a file".into());
     }
     if fixed.changes > 0 {
         replace(path, fixed.text.as_bytes()).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -250,5 +250,6 @@ pub(crate) fn schema_simplify(args: &Args) -> Result<u8> {
     for loss in &simple.losses {
         eprintln!("{}", one_line(&loss.to_string()));
     }
-    out(simple.text.as_bytes()).map(|()| 0)
+    out(simple.text.as_bytes())?;
+    Ok(0)
 }

@@ -9,19 +9,29 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use tinymcp::json::ParseError;
+use tinymcp::stderr;
 
 mod args;
+mod arguments;
+mod call;
 mod commands;
 mod connect;
+mod failure;
+mod forms;
+mod info;
 mod lint;
+mod output;
 mod print;
+mod schema;
 #[cfg(unix)]
 mod signals;
 mod validate;
 
 use args::Args;
 
-use super::{Result, meant_serve, out, serve};
+use super::{BROKEN_PIPE, Result, meant_serve, out, serve};
+use crate::escape::plain;
+use crate::serve::nearest;
 
 #[cfg(unix)]
 pub(crate) use signals::park_if_signalled;
@@ -31,13 +41,17 @@ const MAX_BYTES: u64 = 64 << 20;
 
 const HELP: &str = include_str!("help.txt");
 
-const LINT_FLAGS: &[&str] =
-    &["json", "fix", "write", "keep-optional", "matrix", "list", "rules", "profile", "url"];
-const SIMPLIFY_FLAGS: &[&str] = &["profile", "url"];
+/// Options that name a server.
+const SERVER_FLAGS: [&str; 7] = ["url", "header", "bearer", "server", "config", "env", "cwd"];
+const LINT_FLAGS: [&str; 8] = ["json", "fix", "write", "keep-optional", "matrix", "list", "rules", "profile"];
 const VALIDATE_FLAGS: &[&str] = &["json", "all", "format-assert", "batch"];
 
-/// Runs a command.
+/// Runs a command. Options may precede it.
 pub(crate) fn run(mut args: Vec<OsString>) -> Result<u8> {
+    if args.is_empty() {
+        return short_help().map(|()| 0);
+    }
+    args::command_first(&mut args);
     let command = args.remove(0);
     let word = command.to_str().unwrap_or_default();
     // Arguments after `--` belong to the server.
@@ -45,24 +59,58 @@ pub(crate) fn run(mut args: Vec<OsString>) -> Result<u8> {
     if own.any(|arg| arg == "--help" || arg == "-h") {
         return help(word).map(|()| 0);
     }
-    match word {
+    let status = match word {
         "help" | "--help" | "-h" => match args.first().and_then(|arg| arg.to_str()) {
-            Some(command) => help(command).map(|()| 0),
-            None => out(HELP.as_bytes()).map(|()| 0),
+            Some(command) => return help(command).map(|()| 0),
+            None => return out(HELP.as_bytes()).map(|()| 0),
         },
-        "schema-lint" => lint::schema_lint(&Args::parse(word, args, LINT_FLAGS)?),
-        "schema-simplify" => lint::schema_simplify(&Args::parse(word, args, SIMPLIFY_FLAGS)?),
-        "validate" => validate::validate(&Args::parse(word, args, VALIDATE_FLAGS)?),
+        "schema-lint" => {
+            lint::schema_lint(&Args::parse(word, args, &[&SERVER_FLAGS[..], &LINT_FLAGS].concat())?)
+        }
+        "schema-simplify" => {
+            lint::schema_simplify(&Args::parse(word, args, &[&SERVER_FLAGS[..], &["profile"]].concat())?)
+        }
+        "validate" => return validate::validate(&Args::parse(word, args, VALIDATE_FLAGS)?),
         word if commands::has_command(word) => commands::run(word, args),
-        other => Err(meant_serve(other).unwrap_or_else(|| unknown(other))),
-    }
+        "serve" | "proxy" => {
+            return Err(format!("the options of {word} must follow the command: tinymcp {word} …"));
+        }
+        other => return Err(meant_serve(other).unwrap_or_else(|| unknown(other))),
+    };
+    status.or_else(|failure| {
+        #[cfg(unix)]
+        park_if_signalled();
+        if failure.message == BROKEN_PIPE {
+            return Err(failure.message);
+        }
+        stderr::write(format!("tinymcp: {}\n", plain(&failure.message)));
+        Ok(failure.status)
+    })
 }
 
-fn unknown(command: &str) -> String {
+/// Prints the start of the help, for a program without arguments.
+fn short_help() -> Result<()> {
+    let start = HELP.split("\n\n").take(2).collect::<Vec<_>>().join("\n\n");
+    out(format!("{start}\n\nCommands: {}\n", commands().join(", ")).as_bytes())
+}
+
+/// Returns the commands that the help describes.
+fn commands() -> Vec<&'static str> {
     let known = HELP.lines().filter_map(|line| line.strip_prefix("  tinymcp ")?.split(' ').next());
     let mut known: Vec<&str> = known.collect();
     known.dedup();
-    format!("unknown command {command:?}; expected one of: {}", known.join(", "))
+    known
+}
+
+fn unknown(command: &str) -> String {
+    let known = commands();
+    let list = ["tools", "resources", "templates", "prompts"].contains(&command);
+    let cure = match nearest(command, &mut known.iter().copied()) {
+        _ if list => format!("did you mean `tinymcp list {command}`?"),
+        Some(near) => format!("did you mean `tinymcp {near}`?"),
+        None => format!("expected one of: {}", known.join(", ")),
+    };
+    format!("unknown command {command:?}; {cure}")
 }
 
 /// Prints the part of the help that belongs to one command, and the paragraphs about servers if the
@@ -81,7 +129,7 @@ pub(crate) fn help(command: &str) -> Result<()> {
     let mut text = vec![*part];
     text.extend(parts.iter().filter(|other| {
         other.starts_with("SERVER is") && part.contains("SERVER")
-            || other.starts_with("Options of") && commands::has_command(command)
+            || other.starts_with("Options of list") && commands::has_command(command)
     }));
     out(format!("{}\n", text.join("\n\n")).as_bytes())
 }

@@ -8,16 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tinymcp::json::{Kind, Value};
 use tinymcp::{Progress, stderr};
 
-use crate::escape::plain;
-
-/// Largest width of the column of names.
-const MAX_NAME_WIDTH: usize = 32;
+use super::args::Args;
+use super::schema::Input;
+use crate::escape::{one_line, plain};
 
 /// `true` while the terminal shows a progress line.
 static PROGRESS_SHOWN: AtomicBool = AtomicBool::new(false);
 
-/// Prints progress on standard error, in place if that is a terminal.
-pub(crate) fn progress(step: Progress) {
+/// Returns a listener that prints progress on standard error, in place if that is a terminal.
+pub(crate) fn progress(args: &Args) -> fn(Progress) {
+    if args.has("quiet") { |_| () } else { print_progress }
+}
+
+fn print_progress(step: Progress) {
     let total = step.total.map(|total| format!(" of {total}")).unwrap_or_default();
     let message = step.message.map(|m| format!(": {}", plain(&m).replace('\n', " "))).unwrap_or_default();
     let line = format!("{}{total}{message}", step.done);
@@ -84,19 +87,34 @@ fn list(text: &mut String, name: &str, entries: Value<'_>) {
     }
     let title = if name == "resourceTemplates" { "templates" } else { name };
     text.push_str(&format!("{title} ({})\n", entries.len()));
-    let label = |entry: Value<'_>| {
-        let key = ["uri", "uriTemplate", "name"].into_iter().find_map(|k| entry.get(k)?.as_str());
-        plain(key.unwrap_or_default()).replace(['\n', '\t'], " ")
-    };
-    let width =
-        entries.items().map(|e| label(e).chars().count()).max().unwrap_or_default().min(MAX_NAME_WIDTH);
     for entry in entries.items() {
+        let key = ["uri", "uriTemplate", "name"].into_iter().find_map(|k| entry.get(k)?.as_str());
+        let signature = match name {
+            "tools" => entry.get("inputSchema").map(|schema| Input(schema).signature()),
+            "prompts" => Some(parameters(entry)),
+            _ => None,
+        };
+        let signature = signature.unwrap_or_default();
+        text.push_str(&format!("  {}\n", one_line(&format!("{}{signature}", key.unwrap_or_default()))));
         let about = ["description", "title"].into_iter().find_map(|k| entry.get(k)?.as_str());
-        let about = plain(about.unwrap_or_default());
-        let about = about.lines().next().unwrap_or_default();
-        text.push_str(format!("  {:width$}  {about}", label(entry)).trim_end());
-        text.push('\n');
+        let about = about.unwrap_or_default().trim_start();
+        if let Some(about) = about.lines().next() {
+            text.push_str(&format!("      {}\n", one_line(about)));
+        }
     }
+}
+
+/// Returns the parameters of a prompt, as in `(topic, [note])`.
+fn parameters(prompt: Value<'_>) -> String {
+    let parameter = |parameter: Value<'_>| {
+        let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
+        match parameter.get("required").and_then(Value::as_bool) {
+            Some(true) => name.to_owned(),
+            _ => format!("[{name}]"),
+        }
+    };
+    let parameters = prompt.get("arguments").into_iter().flat_map(Value::items).map(parameter);
+    format!("({})", parameters.collect::<Vec<_>>().join(", "))
 }
 
 fn content(text: &mut String, block: Value<'_>) {

@@ -1,0 +1,183 @@
+//! Command `call`: one tool, once, or once for each line of standard input.
+//!
+//! If an argument is text, the tool's schema decides about its type, so the tools are listed first.
+//! At a terminal, required arguments that are missing are asked for.
+
+use std::io::{self, BufRead, Read};
+
+use tinymcp::json::{Doc, Json, Kind, Value, Writer};
+use tinymcp::{Client, Error, ErrorKind, Tool, stderr};
+
+use super::args::Args;
+use super::arguments::{Arguments, object};
+use super::failure::{FAILED, Result};
+use super::output::Output;
+use super::schema::Input;
+use super::{MAX_BYTES, commands, connect, forms, print};
+use crate::escape::{one_line, plain};
+
+/// Runs the command. Returns the exit status.
+pub(crate) fn run(args: &Args, output: &Output, words: &[&str]) -> Result<u8> {
+    match words {
+        [] => Err("expected the name of a tool; see `tinymcp help call`".into()),
+        ["-"] => Batch { args, output, tool: None }.run(),
+        [name, "-"] => Batch { args, output, tool: Some(name) }.run(),
+        [name, words @ ..] => {
+            let arguments = Arguments::parse(words)?;
+            let client = connect::connect(connect::builder(args)?, args)?;
+            let params = params(args, &client, name, arguments)?;
+            let result =
+                request(args, &client, params).map_err(|error| failure(args, &client, name, &error))?;
+            print_result(output, &result)
+        }
+    }
+}
+
+/// Returns the failure of a call, with the names of tools if this one is unknown.
+fn failure(args: &Args, client: &Client, name: &str, error: &Error) -> super::failure::Failure {
+    commands::request_failure(args, error, || {
+        let tools = client.tools().unwrap_or_default();
+        commands::suggestion(name, tools.iter().map(|tool| tool.name.as_str()))
+    })
+}
+
+/// Sends the request. Progress is printed.
+fn request(args: &Args, client: &Client, params: Json) -> Result<Json, Error> {
+    let result = client.request_method("tools/call", params).on_progress(print::progress(args)).wait();
+    print::progress_done();
+    result
+}
+
+fn print_result(output: &Output, result: &Json) -> Result<u8> {
+    let doc = result.to_doc();
+    let failed = doc.root().get("isError").and_then(Value::as_bool) == Some(true);
+    output.print(doc.root())?;
+    Ok(if failed { FAILED } else { 0 })
+}
+
+/// Returns the parameters of a call. Asks for missing arguments at a terminal.
+fn params(args: &Args, client: &Client, name: &str, mut arguments: Arguments) -> Result<Json> {
+    let asks = forms::is_interactive();
+    let tools = if arguments.need_schema() || asks {
+        client.tools().map_err(|error| commands::request_failure(args, &error, String::new))?
+    } else {
+        Vec::new()
+    };
+    let schema = tools.iter().find(|tool| tool.name == name).and_then(|tool| tool.input_schema.as_ref());
+    let doc = schema.map(Json::to_doc);
+    let input = doc.as_ref().map(|doc| Input(doc.root()));
+    if let Some(input) = input {
+        for note in arguments.check_names(input)? {
+            stderr::write(format!("tinymcp: note: {}\n", plain(&note)));
+        }
+        let missing = arguments.missing(input);
+        if !missing.is_empty() && !asks {
+            let names: Vec<&str> = missing.iter().map(|argument| argument.name).collect();
+            let usage = format!("{name}{}", input.signature());
+            return Err(format!("missing {}; the tool is {usage}", names.join(", ")).into());
+        }
+        for argument in missing {
+            let prompt = format!("{} ({}): ", argument.name, argument.details());
+            let answer = forms::ask(&one_line(&prompt)).ok_or("the arguments are not complete")?;
+            arguments.add(argument.name, answer);
+        }
+    }
+    let mut w = Writer::new();
+    w.begin_object().key("name").string(name).key("arguments");
+    arguments.write(&mut w, input)?;
+    w.end_object();
+    Ok(w.into_json())
+}
+
+/// Calls with the lines of standard input, one after the other over one connection.
+struct Batch<'a> {
+    args: &'a Args,
+    output: &'a Output,
+    /// The tool; without one, each line names its own.
+    tool: Option<&'a str>,
+}
+
+impl Batch<'_> {
+    /// Calls once if standard input is one JSON object, however many lines it has; otherwise once
+    /// for each line.
+    fn run(&self) -> Result<u8> {
+        let mut input = io::stdin().lock().take(MAX_BYTES + 1);
+        let mut text = String::new();
+        let mut client = None;
+        let mut status = 0;
+        let mut number = 0_u64;
+        loop {
+            text.clear();
+            number += 1;
+            input.set_limit(MAX_BYTES + 1);
+            let read = |e: io::Error| format!("standard input: {e}");
+            if input.read_line(&mut text).map_err(read)? == 0 {
+                break;
+            }
+            if text.trim().is_empty() {
+                continue;
+            }
+            if client.is_none() && Doc::parse(&text).is_err() {
+                input.read_to_string(&mut text).map_err(read)?;
+            }
+            if text.len() as u64 > MAX_BYTES {
+                return Err(format!("standard input: longer than {MAX_BYTES} bytes").into());
+            }
+            let doc = object(&text).map_err(|failure| format!("line {number}: {}", failure.message))?;
+            let client = match &mut client {
+                Some(client) => client,
+                none => none.insert(connect::connect(connect::builder(self.args)?, self.args)?),
+            };
+            status = status.max(self.call(client, number, doc.root())?);
+        }
+        match client {
+            None if self.tool.is_some() => Err("standard input has no arguments; write {} for none".into()),
+            None => Err("standard input has no calls".into()),
+            Some(_) => Ok(status),
+        }
+    }
+
+    /// Makes one call. An error of the server is printed as a result with the member `error`.
+    fn call(&self, client: &Client, number: u64, line: Value<'_>) -> Result<u8> {
+        let mut w = Writer::new();
+        match self.tool {
+            Some(name) => {
+                w.begin_object().key("name").string(name).key("arguments").value(line).end_object();
+            }
+            None if line.get("name").is_some_and(|name| name.kind() == Kind::String) => {
+                w.value(line);
+            }
+            None => {
+                return Err(format!(
+                    r#"line {number}: expected a call such as {{"name": "echo", "arguments": {{"text": "hi"}}}}"#
+                )
+                .into());
+            }
+        }
+        match request(self.args, client, w.into_json()) {
+            Ok(result) => print_result(self.output, &result),
+            Err(error) if error.kind() == ErrorKind::Remote => {
+                let mut w = Writer::new();
+                w.begin_object().key("error").begin_object();
+                w.key("code").i64(error.code().unwrap_or_default().into());
+                w.key("message").string(&error.to_string()).end_object().end_object();
+                self.output.write(&format!("{}\n", plain(w.as_str())))?;
+                Ok(FAILED)
+            }
+            Err(error) => {
+                let name = self.tool.unwrap_or_default();
+                Err(failure(self.args, client, name, &error))
+            }
+        }
+    }
+}
+
+/// Returns the tool with this name.
+pub(crate) fn find(args: &Args, client: &Client, name: &str) -> Result<Tool> {
+    let tools = client.tools().map_err(|error| commands::request_failure(args, &error, String::new))?;
+    let hint = commands::suggestion(name, tools.iter().map(|tool| tool.name.as_str()));
+    tools.into_iter().find(|tool| tool.name == name).ok_or_else(|| super::failure::Failure {
+        status: FAILED,
+        message: format!("{}: no tool {name:?}{hint}", connect::name(args)),
+    })
+}
