@@ -90,12 +90,12 @@ pub use server::{
     ToolArguments, ToolError, ToolResult,
 };
 #[cfg(feature = "http-server")]
-pub use server::{BoundServer, HttpServer, ResourceMetadata, StatusPage, TokenRefusal};
+pub use server::{BoundServer, HttpRejection, HttpServer, ResourceMetadata, StatusPage, TokenRefusal};
 #[cfg(feature = "client")]
 pub use transport::Stderr;
 #[cfg(feature = "http-client")]
 pub use transport::http_client::Endpoint;
-pub use transport::{Link, MemoryEnd, memory, memory_links};
+pub use transport::{Direction, Frame, Link, MemoryEnd, memory, memory_links};
 
 /// The code of the README, compiled.
 #[cfg(all(doctest, feature = "full"))]

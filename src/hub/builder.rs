@@ -13,6 +13,8 @@ use crate::model::client_request::{
 };
 use crate::model::{Change, ClientCapabilities, Level};
 use crate::sync::{lock, wait_for};
+use crate::transport::Frame;
+use crate::transport::tap::{Observer, Tap};
 
 use super::member::Status;
 use super::proxy::Exports;
@@ -38,6 +40,7 @@ pub(super) struct Handlers {
     roots: Option<Vec<Root>>,
     trace: bool,
     lazy_tools: bool,
+    observer: Option<Arc<dyn Observer>>,
     log: Option<(Level, OnLog)>,
     change: Option<OnChange>,
     status: Option<OnStatus>,
@@ -81,6 +84,7 @@ impl HubBuilder {
                 roots: None,
                 trace: false,
                 lazy_tools: false,
+                observer: None,
                 log: None,
                 change: None,
                 status: None,
@@ -209,6 +213,15 @@ impl HubBuilder {
     /// Sets the handler for the state of a server that is running, is down or was removed.
     pub fn on_status(mut self, hear: impl Fn(&Status) + Send + Sync + 'static) -> HubBuilder {
         self.handlers.status = Some(Arc::new(hear));
+        self
+    }
+
+    /// Sets a function that gets each frame of the connections to servers, with the server's key.
+    /// [`Server::on_frame`](crate::Server::on_frame) does it for those to clients. Values that the
+    /// program gives to a server ([`crate::Upstream::secrets`]) and other credentials are not
+    /// masked.
+    pub fn on_frame(mut self, observe: impl Fn(&Frame<'_>) + Send + Sync + 'static) -> HubBuilder {
+        self.handlers.observer = Some(Arc::new(observe));
         self
     }
 
@@ -358,6 +371,11 @@ impl Handlers {
             client = client.on_change(move |told| handlers.changed(&key, told));
         }
         client
+    }
+
+    /// The observer of the connection to the server with this key.
+    pub(super) fn tap(&self, key: &str) -> Option<Tap> {
+        self.observer.as_ref().map(|observer| Tap::new(observer, key, None))
     }
 
     /// The lowest log level that the host's own handler receives.

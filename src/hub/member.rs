@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::guard;
 use crate::sync::{lock, wait_for};
+use crate::transport::tap::clients::observing;
 
 use super::builder::Handlers;
 use super::spawn;
@@ -202,7 +203,8 @@ impl Member {
         if let Some(protocol) = protocol {
             client = client.protocol(protocol);
         }
-        let result = guard(|| self.upstream.connect(client)).unwrap_or_else(|_| {
+        let connect = || observing(self.handlers.tap(&self.key), || self.upstream.connect(client));
+        let result = guard(connect).unwrap_or_else(|_| {
             let why = "the closure that connects panicked";
             Err(Error::new(ErrorKind::Misuse, why))
         });

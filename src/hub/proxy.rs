@@ -194,6 +194,37 @@ impl Hub {
         }
         exports.iter().flat_map(|export| export.skipped()).collect()
     }
+
+    /// The key of the server whose tool is offered under this name by [`Hub::export`]. With
+    /// [`crate::HubBuilder::lazy_tools`] also that of a tool for `tool_invoke`. A server that is
+    /// not running is found by the prefix of its names.
+    pub fn server_of_tool(&self, name: &str) -> Option<String> {
+        let whole = self.whole_exports();
+        let listed = owner(&whole, |shown| shown.owner_of_tool(name));
+        listed.or_else(|| whole.iter().find_map(|export| export.unlisted(name)).map(|(key, _)| key))
+    }
+
+    /// As [`Hub::server_of_tool`], for a prompt.
+    pub fn server_of_prompt(&self, name: &str) -> Option<String> {
+        owner(&self.whole_exports(), |shown| shown.owner_of_prompt(name))
+    }
+
+    /// As [`Hub::server_of_tool`], for the URI of a resource.
+    pub fn server_of_resource(&self, uri: &str) -> Option<String> {
+        owner(&self.whole_exports(), |shown| shown.owner(uri))
+    }
+
+    /// The exports of all servers.
+    fn whole_exports(&self) -> Vec<Arc<Export>> {
+        let mut exports = self.shared.handlers.exports().map(|all| all.exports()).unwrap_or_default();
+        exports.retain(|export| export.only.is_none());
+        exports
+    }
+}
+
+/// Key of the first server that `find` returns.
+fn owner(exports: &[Arc<Export>], find: impl Fn(&Shown) -> Option<&str>) -> Option<String> {
+    exports.iter().find_map(|export| find(&lock(&export.state).shown).map(str::to_owned))
 }
 
 fn exported_late() -> Error {

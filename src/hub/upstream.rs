@@ -4,6 +4,7 @@
 //! connection.
 
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::{Client, ClientBuilder};
@@ -15,6 +16,7 @@ use super::names::UpstreamNames;
 /// The way to connect to a server.
 pub struct Upstream {
     connect: Box<Connect>,
+    secrets: Box<Secrets>,
     stderr: Option<Stderr>,
     inherit_env: bool,
     pub(super) names: UpstreamNames,
@@ -23,18 +25,30 @@ pub struct Upstream {
 }
 
 type Connect = dyn Fn(ClientBuilder) -> Result<Client, Error> + Send + Sync;
+type Secrets = dyn Fn() -> Vec<String> + Send + Sync;
 
 impl Upstream {
     /// A program, started for each connection.
     pub fn command(command: impl Fn() -> Command + Send + Sync + 'static) -> Upstream {
-        Upstream::with(move |client| client.spawn(command()))
+        let command = Arc::new(command);
+        let made = Arc::clone(&command);
+        let secrets = move || {
+            let values = |command: Command| {
+                let values = command.get_envs().filter_map(|(_, value)| value?.to_str().map(str::to_owned));
+                values.collect()
+            };
+            values(made())
+        };
+        Upstream { secrets: Box::new(secrets), ..Upstream::with(move |client| client.spawn(command())) }
     }
 
     /// A URL.
     #[cfg(feature = "http-client")]
     pub fn url(endpoint: impl Into<crate::Endpoint>) -> Upstream {
         let endpoint = endpoint.into();
-        Upstream::with(move |client| client.connect(endpoint.clone()))
+        let secrets = endpoint.header_values();
+        let secrets = Box::new(move || secrets.clone());
+        Upstream { secrets, ..Upstream::with(move |client| client.connect(endpoint.clone())) }
     }
 
     /// A closure that connects: over a link, or to a server in this process.
@@ -42,7 +56,14 @@ impl Upstream {
         connect: impl Fn(ClientBuilder) -> Result<Client, Error> + Send + Sync + 'static,
     ) -> Upstream {
         let names = UpstreamNames::default();
-        Upstream { connect: Box::new(connect), stderr: None, inherit_env: false, names, call_timeout: None }
+        Upstream {
+            connect: Box::new(connect),
+            secrets: Box::new(Vec::new),
+            stderr: None,
+            inherit_env: false,
+            names,
+            call_timeout: None,
+        }
     }
 
     /// Sets the use of a program's stderr. By default each line is written to the stderr of this
@@ -102,6 +123,14 @@ impl Upstream {
     pub fn call_timeout(mut self, time: Duration) -> Upstream {
         self.call_timeout = Some(time);
         self
+    }
+
+    /// The values that [`Upstream::command`] and [`Upstream::url`] pass to the server: of the
+    /// variables that the `Command` sets and of the headers of the `Endpoint`. They may be
+    /// credentials, which a log should not contain. Inherited variables and headers of
+    /// `Endpoint::header_source` are not among them.
+    pub fn secrets(&self) -> Vec<String> {
+        (self.secrets)()
     }
 
     /// Connects to the server, without a hub. Names, filters and the timeout of calls take effect

@@ -40,7 +40,8 @@ use crate::model::catalog::{Icon, Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput};
 use crate::model::uri_template::{TemplateError, Variables};
 use crate::model::{CacheHint, CompletionKind, Identity};
-use crate::transport::Link;
+use crate::transport::tap::Observer;
+use crate::transport::{Frame, Link};
 
 pub(crate) use self::call::Handled;
 use self::call::InlineFn;
@@ -59,7 +60,7 @@ pub use self::context::Context;
 pub use self::handle::Handle;
 pub use self::handler::{ToolArguments, ToolResult};
 #[cfg(feature = "http-server")]
-pub use self::http::{BoundServer, HttpServer, ResourceMetadata, StatusPage, TokenRefusal};
+pub use self::http::{BoundServer, HttpRejection, HttpServer, ResourceMetadata, StatusPage, TokenRefusal};
 pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
 pub use self::tool_error::ToolError;
 #[cfg(feature = "hub")]
@@ -86,6 +87,7 @@ pub struct Server {
     read_cache: CacheHint,
     sealer: Option<Sealer>,
     inline: Vec<Box<InlineSend>>,
+    observer: Option<Arc<dyn Observer>>,
     on_shutdown: Vec<Box<dyn FnOnce() + Send>>,
 }
 
@@ -124,6 +126,7 @@ impl Server {
             read_cache: CacheHint::default(),
             sealer: None,
             inline: Vec::new(),
+            observer: None,
             on_shutdown: Vec::new(),
         }
     }
@@ -256,6 +259,17 @@ impl Server {
         profile: &'static crate::lint::Profile,
     ) -> &mut Server {
         self.shared.catalog.change(|r| r.profiles.set(Some(client), profile));
+        self
+    }
+
+    /// Sets a function that gets each frame of the clients' connections, in both directions, for a
+    /// log of the traffic. Frames may contain credentials.
+    ///
+    /// The function runs on the threads of the connections, so it must not block: it can copy the
+    /// frame into a bounded queue. Over HTTP it gets the JSON-RPC messages, not the requests that
+    /// carry them, and not events that a client fetches again.
+    pub fn on_frame(&mut self, observe: impl Fn(&Frame<'_>) + Send + Sync + 'static) -> &mut Server {
+        self.observer = Some(Arc::new(observe));
         self
     }
 

@@ -55,6 +55,7 @@ use crate::sync::lock;
 use crate::transport::client::{
     Connector, Failure, Kind, MessageHandler, Outgoing, Settled, Traits, Transport, Wait,
 };
+use crate::transport::tap::{self, Tap};
 
 /// Queued messages that need no response.
 const NOTES: usize = 256;
@@ -98,6 +99,7 @@ struct HttpTransport {
     shared: Arc<Shared>,
     calls: Pool<Job>,
     notes: Pool<Job>,
+    tap: Option<Tap>,
 }
 
 /// Work of a thread that no caller waits on.
@@ -286,6 +288,7 @@ impl HttpTransport {
             shared,
             calls: threads(limits.http_threads, limits.http_threads),
             notes: threads(1, NOTES),
+            tap: tap::current(),
         }
     }
 }
@@ -309,12 +312,19 @@ impl Transport for HttpTransport {
     }
 
     fn start(&self, sink: Arc<dyn MessageHandler>) -> Result<(), Error> {
+        let sink = match &self.tap {
+            Some(tap) => tap.handler(sink),
+            None => sink,
+        };
         lock(&self.shared.live).sink = Some(sink);
         Ok(())
     }
 
     fn send(&self, message: &Outgoing<'_>, drive: Wait<'_>) -> Result<(), Failure> {
         let Some(sink) = self.shared.sink() else { return Err(closed()) };
+        if let Some(tap) = &self.tap {
+            tap.sent(message.frame);
+        }
         let post = PostRequest::new(message, &sink);
         match drive {
             Wait::Blocking(turn) => post.post(&self.shared, message.frame, message.headers, &sink, turn),

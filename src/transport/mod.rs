@@ -7,6 +7,7 @@
 //! | `http_client` | Streamable HTTP and HTTP+SSE, client side |
 //! | `http_server` | HTTP/1.1 server engine |
 //! | `sse` | event streams, parser and writer |
+//! | `tap` | observation of frames |
 //!
 //! A transport moves frames. It never reads the content of a message.
 
@@ -19,6 +20,7 @@ pub(crate) mod http_client;
 pub(crate) mod http_server;
 #[cfg(any(feature = "http-server", feature = "http-client"))]
 pub(crate) mod sse;
+pub(crate) mod tap;
 
 #[cfg(all(feature = "client", unix))]
 pub(crate) use client::ChildConnector;
@@ -30,3 +32,4 @@ pub use client::Stderr;
 pub(crate) use client::StreamTransport;
 pub(crate) use framing::{FrameSink, FrameSource, Input, ReplySink, StdinProbe, is_gone, own_stdio};
 pub use framing::{Link, MemoryEnd, memory, memory_links};
+pub use tap::{Direction, Frame};

@@ -4,6 +4,7 @@
 
 mod downstream;
 mod exports;
+mod frames;
 mod lazy;
 mod many;
 #[cfg(all(target_os = "linux", feature = "http-server"))]

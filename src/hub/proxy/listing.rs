@@ -140,6 +140,11 @@ impl Shown {
         listed.or_else(|| lazy::owner(&self.lazy, name))
     }
 
+    /// Key of the server that owns the prompt of this name.
+    pub(super) fn owner_of_prompt(&self, name: &str) -> Option<&str> {
+        self.prompts.get(name).map(|(key, _)| &**key)
+    }
+
     /// Key of the server that owns a resource: the first server that lists it, else the first one
     /// with a template that matches. Servers are in the order they were added, the templates of a
     /// server in its order. A template of a server may be ambiguous; a match is leftmost-greedy,

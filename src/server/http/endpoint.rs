@@ -32,6 +32,7 @@ use crate::server::dispatch::{Dispatcher, Effect, PlannedCall, Text};
 use crate::server::serve::state::Core;
 use crate::transport::ReplySink;
 use crate::transport::http_server::{Admission, Field, Head, LoopHandle, Responder, Response, Service};
+use crate::transport::tap::Tap;
 
 use super::Options;
 use super::event_streams::{Attach, EventId, EventStreams, ReplayBudget};
@@ -98,7 +99,8 @@ impl Endpoint {
         self.dispatcher.doc = match parsed {
             Ok(()) => self.document(info, doc, responder),
             Err(unread) => {
-                self.malformed(info, unread.id.as_deref(), &unread.fault).send(&responder);
+                let rejection = self.malformed(info, unread.id.as_deref(), &unread.fault);
+                reject(info, rejection, &responder);
                 Some(doc)
             }
         };
@@ -110,7 +112,7 @@ impl Endpoint {
         let route = match self.route(info, &message) {
             Ok(route) => route,
             Err(rejection) => {
-                rejection.send(&responder);
+                reject(info, rejection, &responder);
                 return Some(doc);
             }
         };
@@ -123,7 +125,7 @@ impl Endpoint {
                 match self.check_arguments(info, &message, &action) {
                     Ok(()) => self.carry_out(action, doc, &reply),
                     Err(rejection) => {
-                        rejection.send(&reply.responder);
+                        reject(info, rejection, &reply.responder);
                         Some(doc)
                     }
                 }
@@ -254,6 +256,25 @@ impl Endpoint {
         Ok(found)
     }
 
+    /// Passes a frame to the program's observer, which also gets the response.
+    #[cold]
+    fn observe(&mut self, info: &mut RequestInfo<'_>, body: &[u8], exchange: u64) {
+        let name = self.checks.sessions.and_then(|words| info.head.field(words.id));
+        let session = name.and_then(|name| self.sessions.find(name, info.principal.as_deref()));
+        let connection = match session {
+            Some(session) => session_name(session.number),
+            None => format!("request-{exchange}"),
+        };
+        info.tap = self.tap(&connection, info);
+        if let Some(tap) = &info.tap {
+            tap.received(body);
+        }
+    }
+
+    fn tap(&self, connection: &str, info: &RequestInfo<'_>) -> Option<Tap> {
+        self.core.observer.as_ref().map(|observer| Tap::new(observer, connection, info.principal.clone()))
+    }
+
     fn turn_to_session(&mut self, connection: &Arc<Connection>, info: &RequestInfo<'_>) {
         let mut peer = connection.session().as_ref().map(|session| session.peer);
         if let Some(peer) = peer.as_mut().filter(|_| !info.head.accepts().events) {
@@ -276,6 +297,7 @@ impl Endpoint {
             era: era.map(ServerEra::http),
             accepts: info.head.accepts(),
             principal: info.principal.clone(),
+            tap: info.tap.clone(),
             streams,
             progress: Mutex::new(Progress::Unsent),
             in_flight: InFlightBytes::add(
@@ -383,6 +405,11 @@ impl Endpoint {
         }
         let streams = Arc::new(EventStreams::new(&self.budget));
         let sink: Arc<dyn ReplySink> = Arc::<EventStreams>::clone(&streams);
+        let number = responder.id();
+        let sink = match self.tap(&session_name(number), info) {
+            Some(tap) => tap.sink(sink),
+            None => sink,
+        };
         let connection = Arc::new(Connection::new(Arc::clone(&self.core), sink));
         let reply = self.reply(info, doc, responder, self.core.eras.legacy, Some(Arc::clone(&streams)));
         let sink: Arc<dyn ReplySink> = Arc::<PostResponse>::clone(&reply);
@@ -401,7 +428,7 @@ impl Endpoint {
                 }
                 self.core.shared.connect(&connection);
                 let principal = info.principal.clone();
-                match self.sessions.add(HttpSession { connection, streams, principal, used: now }) {
+                match self.sessions.add(HttpSession { connection, streams, principal, used: now, number }) {
                     Ok(id) => self.answer(&reply, encoded, &[(words.id, &id)]),
                     Err(_) => reply.refuse(),
                 }
@@ -453,6 +480,18 @@ impl Endpoint {
     }
 }
 
+/// Sends a rejection, whose body is a frame.
+fn reject(info: &RequestInfo<'_>, rejection: Rejection, responder: &Responder) {
+    if let Some(tap) = &info.tap {
+        tap.sent(&rejection.response.body);
+    }
+    rejection.send(responder);
+}
+
+fn session_name(number: u64) -> String {
+    format!("session-{number}")
+}
+
 impl Service for Endpoint {
     fn check(&mut self, head: &Head<'_>) -> Admission {
         self.checks.admit(head)
@@ -466,8 +505,13 @@ impl Service for Endpoint {
         responder.add_fields(self.checks.cors_fields(head));
         match self.checks.info(head) {
             Err(rejection) => rejection.send(&responder),
-            Ok(info) => match head.method {
-                "POST" => self.post(&info, body, responder),
+            Ok(mut info) => match head.method {
+                "POST" => {
+                    if self.core.observer.is_some() {
+                        self.observe(&mut info, body, responder.id());
+                    }
+                    self.post(&info, body, responder);
+                }
                 "GET" => {
                     if let Err((rejection, responder)) = self.get(&info, responder) {
                         rejection.send(&responder);

@@ -42,6 +42,7 @@ use auth::Auth;
 
 pub use auth::{ResourceMetadata, TokenRefusal};
 pub use bind::BoundServer;
+pub use rejection::HttpRejection;
 pub use status_page::StatusPage;
 
 /// HTTP settings of a server; see [`Server::http`].
@@ -63,7 +64,10 @@ struct Options {
     pages: Vec<StatusPage>,
     leave_signals: bool,
     diagnostics: Arc<diagnostics::DiagnosticSink>,
+    on_rejection: Option<Box<OnRejection>>,
 }
+
+type OnRejection = dyn Fn(&HttpRejection<'_>) + Send + Sync;
 
 impl HttpServer {
     pub(super) fn new(server: Server) -> HttpServer {
@@ -74,6 +78,7 @@ impl HttpServer {
             pages: Vec::new(),
             leave_signals: false,
             diagnostics: Arc::new(diagnostics::say),
+            on_rejection: None,
         };
         HttpServer { server, options }
     }
@@ -182,6 +187,14 @@ impl HttpServer {
     /// and a public address without allowed hosts. Similar lines are limited to one a minute.
     pub fn diagnostics(mut self, sink: impl Fn(&str) + Send + Sync + 'static) -> HttpServer {
         self.options.diagnostics = Arc::new(sink);
+        self
+    }
+
+    /// Sets a function that gets each request that is rejected before its message is read, such as
+    /// one without a valid token, for a log of the accesses. It runs on the thread of the event
+    /// loop, so it must not block.
+    pub fn on_rejection(mut self, report: impl Fn(&HttpRejection<'_>) + Send + Sync + 'static) -> HttpServer {
+        self.options.on_rejection = Some(Box::new(report));
         self
     }
 

@@ -20,6 +20,21 @@ use super::response::JSON;
 /// Most characters of a host or an origin in a notice.
 const MAX_SHOWN: usize = 100;
 
+/// A request that an HTTP server rejected before its message was read, as
+/// [`HttpServer::on_rejection`](crate::HttpServer::on_rejection) reports it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct HttpRejection<'r> {
+    /// The HTTP method.
+    pub method: &'r str,
+    /// The path, without the query.
+    pub path: &'r str,
+    /// The status of the response, 400 or higher.
+    pub status: u16,
+    /// The reason, if it is known.
+    pub why: Option<&'r str>,
+}
+
 /// Reason to reject a request by its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {

@@ -14,11 +14,12 @@ use std::time::Instant;
 use crate::era::http::{Fields, Sessions};
 use crate::server::serve::diagnostics::Notices;
 use crate::transport::http_server::{Admission, Head};
+use crate::transport::tap::Tap;
 
 use super::Options;
 use super::auth::WELL_KNOWN;
 use super::cors;
-use super::rejection::{Reason, Rejection};
+use super::rejection::{HttpRejection, Reason, Rejection};
 use super::response::JSON;
 use super::status_page::StatusPage;
 
@@ -36,6 +37,8 @@ pub(super) struct RequestChecks {
 pub(super) struct RequestInfo<'h> {
     pub(super) head: &'h Head<'h>,
     pub(super) principal: Option<Arc<str>>,
+    /// The program's observer of frames.
+    pub(super) tap: Option<Tap>,
 }
 
 impl Fields for Head<'_> {
@@ -64,8 +67,17 @@ impl RequestChecks {
                 self.notices.say(kind, Instant::now(), || line);
             }
         }
+        self.report(head, response.status, reason);
         response.fields.extend(self.cors_fields(head));
         Admission::Respond(response)
+    }
+
+    /// Reports a rejection to the program. Pages and preflights are not rejected.
+    fn report(&self, head: &Head<'_>, status: u16, reason: Option<Reason>) {
+        if let Some(report) = self.options.on_rejection.as_ref().filter(|_| status >= 400) {
+            let (path, why) = (head.path(), reason.map(Reason::message));
+            report(&HttpRejection { method: head.method, path, status, why });
+        }
     }
 
     fn check(&mut self, head: &Head<'_>) -> Result<(), Rejection> {
@@ -132,8 +144,10 @@ impl RequestChecks {
 
     /// Returns the properties of a request whose body has been read.
     pub(super) fn info<'h>(&mut self, head: &'h Head<'h>) -> Result<RequestInfo<'h>, Rejection> {
-        let principal = self.principal(head, true)?;
-        Ok(RequestInfo { head, principal })
+        let principal = self.principal(head, true).inspect_err(|rejection| {
+            self.report(head, rejection.response.status, rejection.reason);
+        })?;
+        Ok(RequestInfo { head, principal, tap: None })
     }
 
     fn page(&self, path: &str) -> Option<&StatusPage> {

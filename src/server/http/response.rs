@@ -15,6 +15,7 @@ use crate::era::Encoded;
 use crate::era::http::HttpEra;
 use crate::sync::lock;
 use crate::transport::http_server::{Accepts, Field, Responder};
+use crate::transport::tap::Tap;
 use crate::transport::{FrameSink, ReplySink, sse};
 
 use super::event_streams::{EVENTS, EventStreams, SendMode, frames_in};
@@ -52,6 +53,8 @@ pub(super) struct PostResponse {
     pub(super) era: Option<&'static dyn HttpEra>,
     pub(super) accepts: Accepts,
     pub(super) principal: Option<Arc<str>>,
+    /// The program's observer of frames.
+    pub(super) tap: Option<Tap>,
     /// The event streams of its session.
     pub(super) streams: Option<Arc<EventStreams>>,
     pub(super) progress: Mutex<Progress>,
@@ -68,6 +71,12 @@ pub(super) enum Progress {
 }
 
 impl PostResponse {
+    fn observe(&self, frames: &[u8]) {
+        if let Some(tap) = self.tap.as_ref().filter(|_| *self.progress() != Progress::Done) {
+            tap.sent(frames);
+        }
+    }
+
     fn progress(&self) -> MutexGuard<'_, Progress> {
         lock(&self.progress)
     }
@@ -80,6 +89,7 @@ impl PostResponse {
     /// Sends the final frame. `fields` are used unless an event stream has begun.
     pub(super) fn answer_with(&self, frame: &[u8], encoded: Encoded, fields: &[Field<'_>]) {
         let frame = frame.strip_suffix(b"\n").unwrap_or(frame);
+        self.observe(frame);
         match (self.end(), &self.streams) {
             (Progress::Streaming(stream), Some(streams)) => streams.send(stream, frame, SendMode::Final),
             (Progress::Streaming(_), None) => {
@@ -112,6 +122,9 @@ impl PostResponse {
     /// Sends frames as events, and begins an event stream if necessary. Returns `false` if that is
     /// impossible.
     fn send_events(&self, frames: &[u8], mode: SendMode) -> bool {
+        if self.accepts.events {
+            self.observe(frames);
+        }
         let mut progress = self.progress();
         match (*progress, &self.streams) {
             (Progress::Done, _) => {}

@@ -22,6 +22,8 @@ pub(super) struct HttpSession {
     pub(super) streams: Arc<EventStreams>,
     pub(super) principal: Option<Arc<str>>,
     pub(super) used: Instant,
+    /// Number of the exchange that opened it.
+    pub(super) number: u64,
 }
 
 impl HttpSession {

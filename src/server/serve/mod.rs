@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::{self, Pool, PoolSize};
 use crate::sync::lock;
+use crate::transport::tap::Tap;
 use crate::transport::{Link, StdinProbe, own_stdio};
 
 use self::exit_watch::ExitWatch;
@@ -78,6 +79,7 @@ pub(crate) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
         read_cache: server.read_cache,
         pool: Pool::new(size, Job::run),
         watchdog,
+        observer: server.observer,
         sealer: server.sealer.map_or_else(OnceLock::new, OnceLock::from),
         spare: Mutex::default(),
         parked: AtomicUsize::new(0),
@@ -101,6 +103,7 @@ pub(crate) fn connection(server: Server, link: Link) -> Result<(), Error> {
 
 /// Reads on a new thread and runs the watchdog on this one.
 fn threaded(parts: Parts, link: Link, stdin: Option<StdinProbe>) -> Result<(), Error> {
+    let link = observed(&parts.core, link, stdin.is_some());
     let conn = connect(&parts.core, &link);
     let exits = stdin.and_then(|stdin| ExitWatch::new(&conn, stdin));
     let served = Served { done: Arc::default(), core: Arc::clone(&parts.core) };
@@ -178,6 +181,7 @@ fn here(
     then: fn(Result<(), Error>),
 ) -> Result<(), Error> {
     let served = Arc::new(AtomicBool::new(false));
+    let link = observed(&parts.core, link, stdin.is_some());
     let conn = connect(&parts.core, &link);
     let exits = stdin.and_then(|stdin| ExitWatch::new(&conn, stdin));
     let hooks = Arc::new(Mutex::new(parts.hooks));
@@ -234,6 +238,15 @@ impl Drop for Served {
 
 fn all_inline(first: Vec<Box<crate::server::InlineSend>>, rest: Vec<Box<InlineFn>>) -> Vec<Box<InlineFn>> {
     first.into_iter().map(|handler| handler as Box<InlineFn>).chain(rest).collect()
+}
+
+/// The link with the observer of the program, if it has one.
+fn observed(core: &Core, link: Link, is_stdio: bool) -> Link {
+    let name = if is_stdio { "stdio" } else { "link" };
+    match &core.observer {
+        Some(observer) => Tap::new(observer, name, None).link(link),
+        None => link,
+    }
 }
 
 fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {

@@ -20,6 +20,7 @@ use crate::server::call::request_state::{self, Answers, Sealer, answer_of};
 use crate::server::connection::Connection;
 use crate::server::registry::catalog::Catalog;
 use crate::server::registry::catalog::Delegate;
+use crate::transport::tap::Observer;
 
 /// Number of documents kept for reuse: as many as the reader collects jobs (`reader.rs`).
 const SPARE_DOCS: usize = 64;
@@ -120,6 +121,7 @@ pub(crate) struct Core {
     pub read_cache: CacheHint,
     pub pool: Pool<Job>,
     pub watchdog: Arc<Watchdog>,
+    pub observer: Option<Arc<dyn Observer>>,
     /// Seals `requestState`. Set by the first request to a client, unless the program set a key.
     pub sealer: OnceLock<Sealer>,
     pub spare: Mutex<Spare>,

@@ -18,6 +18,7 @@ use super::handoff::Handoff;
 use super::{Failure, MessageHandler, Outgoing, Settled, Traits, Transport, Wait};
 use crate::sync::{Condition, lock};
 use crate::transport::framing::{FrameSource, Input, Link, ReplySink};
+use crate::transport::tap;
 
 /// Stack of the reader thread: parsing does not recurse, and no user code runs on it.
 const READER_STACK: usize = 128 << 10;
@@ -109,6 +110,10 @@ impl StreamTransport {
         writer: Arc<dyn FrameWriter>,
         guard: Arc<dyn ProcessGuard>,
     ) -> StreamTransport {
+        let (source, writer) = match tap::current() {
+            Some(tap) => (tap.source(source), tap.writer(writer)),
+            None => (source, writer),
+        };
         StreamTransport {
             source: Mutex::new(Some(source)),
             writer,

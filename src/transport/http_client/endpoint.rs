@@ -96,6 +96,12 @@ impl Endpoint {
         self
     }
 
+    /// The values of the headers.
+    #[allow(dead_code)] // Used by the hub.
+    pub(crate) fn header_values(&self) -> Vec<String> {
+        self.headers.iter().map(|(_, value)| value.clone()).collect()
+    }
+
     pub(super) fn checked(self) -> Result<Target, Error> {
         let bad = |why: &str| Error::new(ErrorKind::Invalid, format!("invalid server URL: {why}"));
         let uri: Uri = self.url.parse().map_err(|_| bad("not a URL"))?;
