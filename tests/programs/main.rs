@@ -16,6 +16,8 @@ mod proxy;
 #[cfg(all(unix, feature = "proxy"))]
 mod proxy_aliases;
 #[cfg(all(unix, feature = "proxy"))]
+mod proxy_log;
+#[cfg(all(unix, feature = "proxy"))]
 mod proxy_reload;
 mod readme;
 #[cfg(feature = "serve")]

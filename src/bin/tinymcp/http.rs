@@ -85,7 +85,7 @@ fn is_public(address: &str) -> bool {
 }
 
 /// Replaces names of the library's interface by the options of the command line.
-fn with_options(line: &str) -> String {
+pub(crate) fn with_options(line: &str) -> String {
     OPTIONS.iter().fold(line.to_owned(), |line, (name, option)| line.replace(name, option))
 }
 

@@ -2,7 +2,8 @@
 //!
 //! # Reload
 //! The thread `proxy-reload` waits for SIGHUP. With `--watch` it checks the stamps of the
-//! configuration file and of the token file every second. It reads the tokens itself, and wakes the
+//! configuration file and of the token file every second. It opens the logs again at SIGHUP, reads
+//! the tokens itself, and wakes the
 //! thread `proxy-config`, which reads the configuration. A new file is compared with the servers in
 //! use, entry by entry.
 //!
@@ -21,6 +22,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use tinymcp::{Config, Hub};
 
 use super::options::Options;
+use super::traffic::Traffic;
 use super::{report_start, timeout};
 use crate::Result;
 use crate::http::Tokens;
@@ -34,13 +36,20 @@ pub(super) struct Configured {
     hub: Hub,
     file: PathBuf,
     options: Arc<Options>,
+    traffic: Option<Traffic>,
     /// The servers in use, each with the configuration that it was added for.
     used: BTreeMap<String, Arc<Config>>,
 }
 
 impl Configured {
-    pub(super) fn new(hub: &Hub, file: PathBuf, options: &Arc<Options>) -> Configured {
-        Configured { hub: hub.clone(), file, options: Arc::clone(options), used: BTreeMap::new() }
+    pub(super) fn new(
+        hub: &Hub,
+        file: PathBuf,
+        options: &Arc<Options>,
+        traffic: Option<&Traffic>,
+    ) -> Configured {
+        let (options, traffic) = (Arc::clone(options), traffic.cloned());
+        Configured { hub: hub.clone(), file, options, traffic, used: BTreeMap::new() }
     }
 
     /// Reads the file and makes the hub's servers equal to it; returns the changes as a text.
@@ -84,6 +93,9 @@ impl Configured {
                 Some(true) => upstream.inherit_env(true),
                 _ => upstream,
             };
+            if let Some(traffic) = &self.traffic {
+                traffic.hide(upstream.secrets());
+            }
             let change = if self.used.contains_key(&key) { "replaced" } else { "added" };
             self.remove(&key);
             match self.hub.add(&*key, timeout(upstream, &self.options)) {
@@ -118,29 +130,31 @@ impl Configured {
 
 /// State of the threads that reload.
 pub(super) struct Reload {
-    /// Absent if there is no file to reload.
+    /// Absent if there is neither a file to reload nor a log.
     hangups: Option<Hangups>,
     /// With `--watch`: the stamps of the files before they were read.
     watched: Option<Stamps>,
     pub(super) configured: Option<Configured>,
     pub(super) tokens: Option<Arc<Tokens>>,
+    traffic: Option<Traffic>,
 }
 
 impl Reload {
-    /// If there is a file to reload, SIGHUP does not end the process from now on. Called before the
-    /// files are read.
+    /// If there is a file to reload or a log, SIGHUP does not end the process from now on. Called
+    /// before the files are read.
     ///
     /// # Errors
     /// The signal handler cannot be registered.
-    pub(super) fn new(options: &Options) -> Result<Reload> {
+    pub(super) fn new(options: &Options, traffic: Option<&Traffic>) -> Result<Reload> {
         let files: Vec<&PathBuf> = options.config.iter().chain(&options.settings.token_file).collect();
-        let hangups = match files.is_empty() {
+        let hangups = match files.is_empty() && traffic.is_none() {
             true => None,
             false => Some(Hangups::register().map_err(|error| format!("SIGHUP: {error}"))?),
         };
         let mut stamps = Stamps::default();
         stamps.extend(&mut files.into_iter().cloned());
-        Ok(Reload { hangups, watched: options.watch.then_some(stamps), configured: None, tokens: None })
+        let (watched, traffic) = (options.watch.then_some(stamps), traffic.cloned());
+        Ok(Reload { hangups, watched, configured: None, tokens: None, traffic })
     }
 
     /// Starts the threads, if there is a file to reload.
@@ -165,6 +179,9 @@ impl Reload {
     fn run(&mut self, mut hangups: Hangups, config: Option<&SyncSender<()>>) {
         while let Some(wake) = hangups.wait(self.watched.is_some()) {
             // Taken before reading, so that a later change is noticed.
+            if let Some(traffic) = self.traffic.as_ref().filter(|_| wake == Wake::Hangup) {
+                traffic.reopen();
+            }
             let changed = self.watched.as_mut().is_some_and(|stamps| !stamps.changed().is_empty());
             if wake == Wake::Hangup || changed {
                 self.reload(config);
@@ -179,7 +196,8 @@ impl Reload {
         match config {
             // OK to ignore: a wake-up waits already.
             Some(config) => _ = config.try_send(()),
-            None => log("reloaded"),
+            None if self.tokens.is_some() => log("reloaded"),
+            None => {}
         }
     }
 }
@@ -194,13 +212,13 @@ mod tests {
     fn a_configuration_must_be_a_regular_file() {
         let hub = Hub::builder("test", "1").build().unwrap();
         let options = Arc::new(Options::default());
-        let error = Configured::new(&hub, "/dev/null".into(), &options).load().unwrap_err();
+        let error = Configured::new(&hub, "/dev/null".into(), &options, None).load().unwrap_err();
         assert_eq!(error, "/dev/null: not a regular file");
     }
 
     #[test]
     fn a_wake_up_does_not_wait_for_the_configuration() {
-        let reload = Reload { hangups: None, watched: None, configured: None, tokens: None };
+        let reload = Reload { hangups: None, watched: None, configured: None, tokens: None, traffic: None };
         let (sender, wakes) = sync_channel(1);
         for _ in 0..3 {
             reload.reload(Some(&sender));

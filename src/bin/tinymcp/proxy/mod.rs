@@ -22,9 +22,11 @@ mod description;
 mod monitor;
 mod options;
 mod shell_words;
+mod traffic;
 
 use configured::{Configured, Reload};
 use options::Options;
+use traffic::{FindServer, Traffic};
 
 use crate::http;
 use crate::serve::{lock, log, spawn};
@@ -53,16 +55,33 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
     for note in &options.from_aliases.notes {
         log(note);
     }
-    let (hub, mut server) = export(&options).map_err(|error| error.to_string())?;
-    let mut reload = Reload::new(&options)?;
+    let opened = traffic::open(&options)?;
+    let traffic = opened.as_ref().map(|(traffic, _)| traffic.clone());
+    let (hub, server) = export(&options, traffic.as_ref()).map_err(|error| error.to_string())?;
+    if let Some((_, logs)) = opened {
+        logs.start(find_server(&hub))?;
+    }
+    let served = serve(&options, &hub, server, traffic.as_ref());
+    if let Some(traffic) = traffic {
+        traffic.flush();
+    }
+    served.map(|()| 0)
+}
+
+/// Adds the servers and serves them until the input ends or a signal arrives.
+fn serve(options: &Arc<Options>, hub: &Hub, mut server: Server, traffic: Option<&Traffic>) -> Result<()> {
+    let mut reload = Reload::new(options, traffic)?;
     match &options.config {
         Some(file) => {
-            let mut configured = Configured::new(&hub, file.clone(), &options);
+            let mut configured = Configured::new(hub, file.clone(), options, traffic);
             configured.load()?;
             reload.configured = Some(configured);
         }
         None => {
-            for (key, upstream) in own_servers(&options) {
+            for (key, upstream) in own_servers(options) {
+                if let Some(traffic) = traffic {
+                    traffic.hide(upstream.secrets());
+                }
                 if let Err(error) = hub.add(key, upstream) {
                     log(&error.to_string());
                 }
@@ -72,10 +91,11 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
     if hub.servers().is_empty() {
         return Err("no server can be used".to_owned());
     }
-    keep_trying(&hub)?;
+    keep_trying(hub)?;
     let unprefixed = options.has_several() && options.prefix.is_some();
     match &options.http {
         None => {
+            let hub = hub.clone();
             std::thread::spawn(move || match clash(&hub, unprefixed) {
                 None => report_start(&hub),
                 // The client sees the end of the server's output.
@@ -88,23 +108,26 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
             server.serve_stdio().map_err(|error| error.to_string())?;
         }
         Some(address) => {
-            if let Some(clash) = clash(&hub, unprefixed) {
+            if let Some(clash) = clash(hub, unprefixed) {
                 return Err(clash);
             }
-            report_start(&hub);
+            report_start(hub);
             description::describe(&mut server, &hub.servers());
             let (http, tokens) = http::configure(server, &options.settings)?;
-            let http = monitor::add_pages(http, &options.pages, &hub);
+            let mut http = monitor::add_pages(http, &options.pages, hub);
+            if let Some(traffic) = traffic.filter(|_| options.logs.access.is_some()) {
+                http = http.on_rejection(traffic.of_rejections());
+            }
             let has_tokens = tokens.is_some();
             reload.tokens = tokens;
             reload.start()?;
             http::serve(http, address, options.from_aliases.path.as_deref(), has_tokens)?;
         }
     }
-    Ok(0)
+    Ok(())
 }
 
-fn export(options: &Options) -> std::result::Result<(Hub, Server), Error> {
+fn export(options: &Options, traffic: Option<&Traffic>) -> std::result::Result<(Hub, Server), Error> {
     let mut hub = Hub::builder("tinymcp", env!("CARGO_PKG_VERSION")).on_status(reporter()).pass_trace();
     if options.lazy {
         hub = hub.lazy_tools();
@@ -113,8 +136,14 @@ fn export(options: &Options) -> std::result::Result<(Hub, Server), Error> {
         // There is one client, so the servers are offered that client's capabilities.
         hub = hub.wait_for_client(START);
     }
+    if let Some(observe) = traffic.and_then(Traffic::of_servers) {
+        hub = hub.on_frame(observe);
+    }
     let hub = hub.build()?;
     let mut server = Server::new("tinymcp", env!("CARGO_PKG_VERSION"));
+    if let Some(traffic) = traffic {
+        server.on_frame(traffic.of_clients());
+    }
     hub.export(&mut server)?;
     if let Some(time) = options.from_aliases.session_timeout {
         let mut limits = Limits::from_env()?;
@@ -122,6 +151,17 @@ fn export(options: &Options) -> std::result::Result<(Hub, Server), Error> {
         server.limits(limits);
     }
     Ok((hub, server))
+}
+
+/// Finds the server of a request for the access log.
+fn find_server(hub: &Hub) -> FindServer {
+    let hub = hub.clone();
+    Box::new(move |method, name| match method {
+        "tools/call" => hub.server_of_tool(name),
+        "prompts/get" => hub.server_of_prompt(name),
+        "completion/complete" => hub.server_of_prompt(name).or_else(|| hub.server_of_resource(name)),
+        _ => hub.server_of_resource(name),
+    })
 }
 
 /// The servers that the command line describes, each with its key.

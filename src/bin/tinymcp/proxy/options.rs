@@ -7,13 +7,14 @@ use std::time::Duration;
 use lexopt::prelude::*;
 
 use super::aliases::{AliasSettings, Aliases};
+use super::traffic::Target;
 use crate::Result;
 use crate::options::{once, text, unknown, value};
 use crate::serve::HttpOptions;
 
 /// Long options.
 const NAMES: &str = "http token-file allow-host allow-origin url config header timeout allow deny rename \
-                     prefix health status metrics watch lazy help";
+                     prefix health status metrics log access-log watch lazy help";
 
 /// Parsed options; one field for each option of `help.txt`.
 #[derive(Debug, Default)]
@@ -30,6 +31,7 @@ pub(crate) struct Options {
     pub(crate) tools: Tools,
     pub(crate) prefix: Option<String>,
     pub(crate) pages: Pages,
+    pub(crate) logs: LogFiles,
     pub(crate) from_aliases: AliasSettings,
     /// Reload when a file changes.
     pub(crate) watch: bool,
@@ -43,6 +45,13 @@ pub(crate) struct Tools {
     pub(crate) allow: Vec<String>,
     pub(crate) deny: Vec<String>,
     pub(crate) rename: Vec<(String, String)>,
+}
+
+/// Logs of the traffic.
+#[derive(Debug, Default)]
+pub(crate) struct LogFiles {
+    pub(crate) frames: Option<Target>,
+    pub(crate) access: Option<Target>,
 }
 
 /// Paths of the pages for monitoring.
@@ -123,6 +132,8 @@ impl Options {
             "metrics" => once(name, &mut self.pages.metrics, text(parser)?),
             "timeout" => once(name, &mut self.timeout, seconds(&text(parser)?)?),
             "token-file" => once(name, &mut self.settings.token_file, value(parser)?.into()),
+            "log" => once(name, &mut self.logs.frames, Target::parse(value(parser)?)),
+            "access-log" => once(name, &mut self.logs.access, Target::parse(value(parser)?)),
             "watch" => {
                 self.watch = true;
                 Ok(())
@@ -192,6 +203,9 @@ impl Options {
         }
         if self.watch && self.config.is_none() && self.settings.token_file.is_none() {
             return Err("--watch requires --config or --token-file".to_owned());
+        }
+        if self.logs.frames.is_some() && self.logs.frames == self.logs.access {
+            return Err("--log and --access-log require different files".to_owned());
         }
         if self.http.is_none() {
             if let Some(name) = self.settings.given().or(self.pages.given()) {
@@ -278,6 +292,10 @@ mod tests {
             (
                 &["--config", "f", "--deny", "a"],
                 "with --config, tools are selected by the member `tools` of their server",
+            ),
+            (
+                &["--log", "f", "--access-log", "f", "--", "y"],
+                "--log and --access-log require different files",
             ),
             (&["--watch", "--", "y"], "--watch requires --config or --token-file"),
             (&["--timeout", "0", "--", "y"], "--timeout requires a positive number of seconds, got \"0\""),

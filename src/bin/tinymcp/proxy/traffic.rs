@@ -1,0 +1,338 @@
+//! Logs of the traffic: `--log`, each frame as a line, and `--access-log`, each request as a line.
+//!
+//! ```text
+//! connections ─ Frame ─► queue ─► thread `proxy-log` ─ mask ─► frame log
+//!                                                    └ access ─► access log
+//! ```
+//!
+//! Connections only copy a frame into the queue. The thread reads, masks and writes.
+//!
+//! # Invariants
+//! - No connection waits for a log. The queue has at most [`QUEUE`] bytes; frames that find no room
+//!   are counted, and both logs contain the count.
+//! - A line has at most about [`output::LINE`] bytes, and no credential that `mask.rs` recognizes.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tinymcp::json::Writer;
+use tinymcp::{Direction, Frame, HttpRejection};
+
+mod access;
+mod mask;
+mod output;
+
+use access::AccessLog;
+use mask::Mask;
+pub(super) use output::Target;
+use output::{Output, frame_line, time};
+
+use super::options::Options;
+use crate::Result;
+use crate::http::with_options;
+use crate::serve::{lock, log, spawn};
+
+/// Bytes of the queue.
+const QUEUE: usize = 4 << 20;
+/// Bytes that an event takes in the queue beside its frame.
+const EVENT: usize = 256;
+/// Bytes of the longest frame that is copied whole.
+const LONGEST: usize = 1 << 20;
+/// Bytes that are copied of a longer frame.
+const HEAD: usize = 256;
+/// Longest wait for the thread at the end of the program.
+const FLUSH: Duration = Duration::from_secs(1);
+/// Stack of the thread. Masking recurses as deep as a frame.
+const STACK: usize = 512 << 10;
+
+/// Side of the proxy that a frame passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// Between clients and the proxy.
+    Client,
+    /// Between the proxy and servers.
+    Server,
+}
+
+/// A copied frame.
+struct Copied {
+    side: Side,
+    connection: String,
+    principal: Option<String>,
+    direction: Direction,
+    bytes: Vec<u8>,
+    /// Length of the frame if `bytes` is only its beginning.
+    cut: Option<usize>,
+}
+
+/// A request that was rejected before its message was read.
+struct Rejected {
+    method: String,
+    path: String,
+    status: u16,
+    why: Option<String>,
+}
+
+enum What {
+    Frame(Copied),
+    Rejected(Rejected),
+}
+
+struct Event {
+    at: SystemTime,
+    /// For durations: the system's time may be set.
+    since: Instant,
+    what: What,
+}
+
+impl Event {
+    fn bytes(&self) -> usize {
+        EVENT
+            + match &self.what {
+                What::Frame(frame) => frame.bytes.len(),
+                What::Rejected(rejected) => rejected.path.len(),
+            }
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    events: VecDeque<Event>,
+    bytes: usize,
+    dropped: u64,
+    reopen: bool,
+    /// The thread writes what it took.
+    writing: bool,
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.dropped == 0 && !self.reopen
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// The thread waits here for events, `flush` for the thread.
+    changed: Condvar,
+    /// Values that servers get as variables or headers.
+    secrets: Mutex<BTreeSet<String>>,
+}
+
+/// Finds the server of a request by its method and the name of its tool, prompt or resource.
+pub(super) type FindServer = Box<dyn Fn(&str, &str) -> Option<String> + Send>;
+
+/// Sender of the logs, and their thread.
+#[derive(Clone)]
+pub(super) struct Traffic {
+    shared: Arc<Shared>,
+    has_frames: bool,
+}
+
+/// Outputs of the thread.
+pub(super) struct Logs {
+    shared: Arc<Shared>,
+    frames: Option<Output>,
+    access: Option<Output>,
+}
+
+/// Opens the logs of the options; `None` without one.
+///
+/// # Errors
+/// A file cannot be opened.
+pub(super) fn open(options: &Options) -> Result<Option<(Traffic, Logs)>> {
+    if options.logs.frames.is_none() && options.logs.access.is_none() {
+        return Ok(None);
+    }
+    let shared = Arc::<Shared>::default();
+    let open = |target: &Option<Target>| target.clone().map(Output::open).transpose();
+    let (frames, access) = (open(&options.logs.frames)?, open(&options.logs.access)?);
+    let traffic = Traffic { shared: Arc::clone(&shared), has_frames: frames.is_some() };
+    Ok(Some((traffic, Logs { shared, frames, access })))
+}
+
+impl Traffic {
+    /// An observer of the connections to servers, if their frames are logged.
+    pub(super) fn of_servers(&self) -> Option<impl Fn(&Frame<'_>) + Send + Sync + 'static> {
+        self.has_frames.then(|| self.observer(Side::Server))
+    }
+
+    /// An observer of the connections to clients.
+    pub(super) fn of_clients(&self) -> impl Fn(&Frame<'_>) + Send + Sync + 'static {
+        self.observer(Side::Client)
+    }
+
+    fn observer(&self, side: Side) -> impl Fn(&Frame<'_>) + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move |frame| shared.push(|| What::Frame(Copied::of(side, frame)))
+    }
+
+    /// A function for the requests that the HTTP server rejects.
+    pub(super) fn of_rejections(&self) -> impl Fn(&HttpRejection<'_>) + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move |rejection| {
+            shared.push(|| {
+                What::Rejected(Rejected {
+                    method: rejection.method.to_owned(),
+                    path: rejection.path.to_owned(),
+                    status: rejection.status,
+                    why: rejection.why.map(with_options),
+                })
+            });
+        }
+    }
+
+    /// Masks these values from now on.
+    pub(super) fn hide(&self, values: Vec<String>) {
+        lock(&self.shared.secrets).extend(values.iter().flat_map(|value| mask::parts(value)));
+    }
+
+    /// Opens the files again, because they were renamed.
+    pub(super) fn reopen(&self) {
+        lock(&self.shared.queue).reopen = true;
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits until the thread has written everything, [`FLUSH`] at most.
+    pub(super) fn flush(&self) {
+        let until = Instant::now() + FLUSH;
+        let mut queue = lock(&self.shared.queue);
+        while queue.writing || !queue.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            queue = self.shared.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Copied {
+    fn of(side: Side, frame: &Frame<'_>) -> Copied {
+        let is_cut = !frame.is_whole || frame.bytes.len() > LONGEST;
+        let kept = if is_cut { frame.bytes.get(..HEAD).unwrap_or(frame.bytes) } else { frame.bytes };
+        Copied {
+            side,
+            connection: frame.connection.to_owned(),
+            principal: frame.principal.map(str::to_owned),
+            direction: frame.direction,
+            bytes: kept.to_vec(),
+            cut: is_cut.then_some(frame.bytes.len()),
+        }
+    }
+}
+
+impl Shared {
+    /// Queues an event, or counts it. Never waits for the thread.
+    fn push(&self, what: impl FnOnce() -> What) {
+        let event = Event { at: SystemTime::now(), since: Instant::now(), what: what() };
+        let bytes = event.bytes();
+        let mut queue = lock(&self.queue);
+        if queue.bytes + bytes > QUEUE {
+            queue.dropped += 1;
+            return;
+        }
+        queue.bytes += bytes;
+        queue.events.push_back(event);
+        drop(queue);
+        self.changed.notify_all();
+    }
+
+    /// Waits for work, and takes all of it.
+    fn take(&self) -> Queue {
+        let mut queue = lock(&self.queue);
+        queue.writing = false;
+        self.changed.notify_all();
+        while queue.is_empty() {
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        std::mem::replace(&mut *queue, Queue { writing: true, ..Queue::default() })
+    }
+}
+
+impl Logs {
+    /// Starts the thread, which runs until the program ends.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(super) fn start(self, find_server: FindServer) -> Result<()> {
+        let started = spawn("proxy-log", STACK, Box::new(move || self.run(find_server)));
+        started.map_err(|error| format!("the thread of the logs cannot be started: {error}"))
+    }
+
+    fn run(mut self, find_server: FindServer) {
+        let mut requests = AccessLog::new(find_server);
+        loop {
+            let Queue { events, dropped, reopen, .. } = self.shared.take();
+            if reopen {
+                for output in self.frames.iter_mut().chain(&mut self.access) {
+                    output.reopen();
+                }
+            }
+            let mask = Mask::new(lock(&self.shared.secrets).iter().cloned().collect());
+            for event in &events {
+                self.write(event, &mask, &mut requests);
+            }
+            if dropped > 0 {
+                let mut line = Writer::new();
+                line.begin_object().key("time").string(&time(SystemTime::now()));
+                line.key("dropped").u64(dropped).end_object().newline();
+                for output in self.frames.iter_mut().chain(&mut self.access) {
+                    output.write(line.as_bytes());
+                }
+                log(&format!("the logs are too slow: {dropped} frames were dropped"));
+            }
+            for output in self.frames.iter_mut().chain(&mut self.access) {
+                output.flush();
+            }
+        }
+    }
+
+    fn write(&mut self, event: &Event, mask: &Mask, requests: &mut AccessLog) {
+        if let (Some(output), What::Frame(frame)) = (&mut self.frames, &event.what) {
+            output.write(frame_line(event.at, frame, mask).as_bytes());
+        }
+        if let Some(output) = &mut self.access {
+            requests.add(event, mask, &mut |line| output.write(line.as_bytes()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_full_queue_counts_and_never_waits() {
+        let shared = Shared::default();
+        let rejected =
+            || Rejected { method: "GET".into(), path: "x".repeat(LONGEST), status: 401, why: None };
+        for _ in 0..5 {
+            shared.push(|| What::Rejected(rejected()));
+        }
+        let taken = shared.take();
+        assert_eq!((taken.events.len(), taken.dropped), (3, 2));
+        shared.push(|| What::Rejected(rejected()));
+        let taken = shared.take();
+        assert_eq!((taken.events.len(), taken.dropped), (1, 0));
+    }
+
+    #[test]
+    fn a_flush_waits_for_the_thread_and_not_for_ever() {
+        let traffic = Traffic { shared: Arc::default(), has_frames: true };
+        traffic.flush();
+        traffic.reopen();
+        let taken = traffic.shared.take();
+        assert!(taken.reopen && lock(&traffic.shared.queue).writing);
+        let waiting = traffic.clone();
+        let waits = std::thread::spawn(move || waiting.flush());
+        // The thread asks for more when it has written.
+        let shared = Arc::clone(&traffic.shared);
+        drop(std::thread::spawn(move || drop(shared.take())));
+        waits.join().unwrap();
+    }
+}
