@@ -71,7 +71,8 @@ impl Hub {
     /// `server__name` or with another prefix, resources and templates by URI. The hub is closed
     /// when the server stops.
     ///
-    /// Entries are added and removed with their servers, and clients are notified. A tool whose
+    /// The server declares completions, because a client may connect before the servers. Entries
+    /// are added and removed with their servers, and clients are notified. A tool whose
     /// name common hosts reject is offered under a shortened name with a stable suffix. A call to a
     /// tool of a server that is still connecting waits for the server.
     ///
@@ -164,7 +165,7 @@ impl Hub {
 
     fn add_export(&self, only: Option<String>, server: &mut Server) -> Result<Arc<Export>, Error> {
         server.tools_may_change().prompts_may_change().resources_may_change();
-        server.resource_updates().logging();
+        server.completions_may_change().resource_updates().logging();
         let all = self.shared.handlers.exports_or(|| Exports {
             hub: self.clone(),
             exports: Mutex::default(),

@@ -306,3 +306,12 @@ fn a_server_with_sessions_is_told_what_the_first_client_can_be_asked_and_can_ask
         drop(client);
     }
 }
+
+#[test]
+fn a_client_that_connects_before_the_servers_may_ask_for_completions() {
+    for protocol in [Protocol::Session, Protocol::Stateless] {
+        let (_hub, server) = exported();
+        let client = connect(server, client(), protocol);
+        assert!(client.server().offer.completions, "{protocol:?}");
+    }
+}
