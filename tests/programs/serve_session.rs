@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tinymcp::{Body, Change, Client, ClientBuilder, Limits, Link, Protocol, ReadOutput};
 
 /// Nothing takes longer unless something is broken.
@@ -88,8 +89,17 @@ impl Process {
     }
 
     pub(crate) fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
+    #[cfg(all(target_os = "linux", feature = "proxy"))]
+    pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    fn signal(&self, signal: Signal) {
         let id = rustix::process::Pid::from_raw(self.id() as i32).unwrap();
-        rustix::process::kill_process(id, rustix::process::Signal::HUP).unwrap();
+        rustix::process::kill_process(id, signal).unwrap();
     }
 
     /// Waits for the end; the exit status.
