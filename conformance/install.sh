@@ -67,15 +67,14 @@ node_is_new() {
     node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 22 || (a == 22 && b >= 19) ? 0 : 1)'
 }
 
-# Installs the packages of the named folders and puts a recent Node first on the path.
+# Installs the packages of the named folders and puts a recent Node first on the path. A folder has a package.json, a
+# requirements.txt or both.
 install_packages() {
     command -v python3 >/dev/null || apt_install python3
     local folder
     for folder in "$@"; do
-        if [ "$folder" = clients/py ]; then
-            install_python
-            continue
-        fi
+        [ ! -e "$conformance/$folder/requirements.txt" ] || install_python "$folder"
+        [ -e "$conformance/$folder/package.json" ] || continue
         need_node
         if ! node_is_new; then
             npm_install clients/node
@@ -87,10 +86,10 @@ install_packages() {
 }
 
 install_python() {
-    local folder=$conformance/clients/py
+    local folder=$conformance/$1
     if ! cmp -s "$folder/requirements.txt" "$folder/.venv/installed.txt"; then
         python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
-        note "installing the packages of clients/py"
+        note "installing the Python packages of $1"
         rm -rf "$folder/.venv"
         python3 -m venv "$folder/.venv"
         "$folder/.venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$folder/requirements.txt" >&2

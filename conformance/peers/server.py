@@ -13,7 +13,7 @@ from mcp.server.mcpserver import Context, Elicit, ListRoots, MCPServer, Resolve,
 from pydantic import BaseModel
 
 server = MCPServer("python-peer", version="1.0.0", instructions="Try everything.", log_level="ERROR")
-# Set when `wait` was cancelled.
+# Set when the last `wait` was cancelled.
 stopped = anyio.Event()
 
 
@@ -52,12 +52,16 @@ async def count(steps: int, ctx: Context) -> str:
     """Counts, and tells how far it is."""
     for step in range(1, steps + 1):
         await ctx.report_progress(step, steps, f"step {step}")
+        # Some clients drop progress that arrives together with the result.
+        await anyio.sleep(0.02)
     return f"counted to {steps}"
 
 
 @server.tool()
 async def wait(ctx: Context) -> str:
     """Says that it has begun and ends only when it is cancelled."""
+    global stopped
+    stopped = anyio.Event()
     try:
         await ctx.report_progress(1)
         await anyio.sleep_forever()

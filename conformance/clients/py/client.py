@@ -65,6 +65,7 @@ class Peer:
             elicitation_callback=self._elicit if elicitation else None,
             logging_callback=self._log,
             message_handler=self._message,
+            **(getattr(TESTED, "CALLBACKS", {}) if elicitation else {}),
         )
 
     def end(self):
@@ -158,7 +159,7 @@ class Closing:
         self.took = anyio.current_time() - self.start
 
     async def quick(self):
-        assert self.took < CLOSE_TIMEOUT, f"closing took {self.took:.1f} s"
+        assert self.took < getattr(TESTED, "CLOSE_TIMEOUT", CLOSE_TIMEOUT), f"closing took {self.took:.1f} s"
 
     async def told(self):
         """The client waits before it says SIGTERM; a server with a call under way then ends at once."""
@@ -181,6 +182,10 @@ async def talk(session, mode, server):
 async def leave_early(session, mode, server):
     """The second connection, without elicitation, closed while a call is under way."""
     peer = Peer(session, mode, server, elicitation=False)
+    if not hasattr(TESTED, "SLOW"):
+        async with peer.client:
+            await TESTED.check_bare_peer(session, peer)
+        return peer.end()
     closing, started, outcome, messages = Closing(), anyio.Event(), Inbox(), []
 
     async def progressed(_progress, _total, message):
@@ -223,7 +228,7 @@ async def run(session, mode, server):
 
 async def main():
     out, _, *server = sys.argv[2:]
-    for mode in MODES:
+    for mode in getattr(TESTED, "MODES", None) or MODES:
         await run(Session(f"py/{mode}", out), mode, server)
 
 

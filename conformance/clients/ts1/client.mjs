@@ -7,7 +7,9 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import {
+  CreateMessageRequestSchema,
   ElicitRequestSchema,
+  ListRootsRequestSchema,
   LoggingMessageNotificationSchema,
   ResourceUpdatedNotificationSchema,
   ToolListChangedNotificationSchema,
@@ -17,7 +19,7 @@ import { inSession } from "../session.mjs";
 import { served, tapped } from "../spawn.mjs";
 
 const [over, out, tested, ...server] = process.argv.slice(2);
-const { checkBarePeer, checkPeer } = await import(`../${tested}.mjs`);
+const { answers, checkBarePeer, checkPeer } = await import(`../${tested}.mjs`);
 
 async function connect(session, capabilities) {
   const client = new Client({ name: "tinymcp-ts1", version: "1" }, { capabilities });
@@ -60,6 +62,8 @@ async function connect(session, capabilities) {
       return peer.answer;
     });
   }
+  if (capabilities.sampling) client.setRequestHandler(CreateMessageRequestSchema, ({ params }) => answers.sampled(params));
+  if (capabilities.roots) client.setRequestHandler(ListRootsRequestSchema, () => answers.roots());
   const link = over === "http" && (await served(session.folder, server));
   const transport = link
     ? new StreamableHTTPClientTransport(new URL(link.url))
@@ -76,7 +80,7 @@ async function connect(session, capabilities) {
 
 const session = new Session("ts1/legacy", out);
 await session.run(async () => {
-  await checkPeer(session, await connect(session, { elicitation: {} }));
+  await checkPeer(session, await connect(session, { elicitation: {}, ...answers?.capabilities }));
   await checkBarePeer(session, await connect(session, {}));
 });
 // A connection that would not close must not keep the process.

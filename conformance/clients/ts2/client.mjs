@@ -11,13 +11,13 @@ import { inSession } from "../session.mjs";
 import { served, tapped } from "../spawn.mjs";
 
 const [over, out, tested, ...server] = process.argv.slice(2);
-const { checkBarePeer, checkPeer } = await import(`../${tested}.mjs`);
+const { answers, checkBarePeer, checkPeer } = await import(`../${tested}.mjs`);
 const MODES = { modern: { pin: "2026-07-28" }, auto: "auto", legacy: "legacy" };
 
 async function connect(session, mode, capabilities) {
   const client = new Client(
     { name: "tinymcp-ts2", version: "1" },
-    { capabilities, versionNegotiation: { mode: MODES[mode], probe: { timeoutMs: 5000 } } },
+    { capabilities, versionNegotiation: { mode: MODES[mode], probe: { timeoutMs: 20_000 } } },
   );
   const peer = {
     // On a busy machine several lines are read at once, and this SDK drops progress that is followed by its
@@ -58,6 +58,8 @@ async function connect(session, mode, capabilities) {
       return peer.answer;
     });
   }
+  if (capabilities.sampling) client.setRequestHandler("sampling/createMessage", ({ params }) => answers.sampled(params));
+  if (capabilities.roots) client.setRequestHandler("roots/list", () => answers.roots());
   const link = over === "http" && (await served(session.folder, server));
   const transport = link
     ? new StreamableHTTPClientTransport(new URL(link.url))
@@ -109,10 +111,10 @@ function legacy(client) {
   };
 }
 
-for (const mode of Object.keys(MODES)) {
+for (const mode of answers?.modes ?? Object.keys(MODES)) {
   const session = new Session(`ts2/${mode}`, out);
   await session.run(async () => {
-    await checkPeer(session, await connect(session, mode, { elicitation: { form: {} } }));
+    await checkPeer(session, await connect(session, mode, { elicitation: { form: {} }, ...answers?.capabilities }));
     await checkBarePeer(session, await connect(session, mode, {}));
   });
 }
