@@ -90,7 +90,9 @@ pub use server::{
     ToolArguments, ToolError, ToolResult,
 };
 #[cfg(feature = "http-server")]
-pub use server::{BoundServer, HttpRejection, HttpServer, ResourceMetadata, StatusPage, TokenRefusal};
+pub use server::{
+    BoundServer, HttpRejection, HttpServer, Mounts, ResourceMetadata, StatusPage, TokenRefusal,
+};
 #[cfg(feature = "client")]
 pub use transport::Stderr;
 #[cfg(feature = "http-client")]

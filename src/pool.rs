@@ -135,7 +135,6 @@ pub(crate) struct Pool<J: Send + 'static> {
     handle: Arc<CloseOnDrop<J>>,
 }
 
-#[cfg(test)]
 impl<J: Send + 'static> Clone for Pool<J> {
     fn clone(&self) -> Self {
         Pool { handle: Arc::clone(&self.handle) }

@@ -60,7 +60,9 @@ pub use self::context::Context;
 pub use self::handle::Handle;
 pub use self::handler::{ToolArguments, ToolResult};
 #[cfg(feature = "http-server")]
-pub use self::http::{BoundServer, HttpRejection, HttpServer, ResourceMetadata, StatusPage, TokenRefusal};
+pub use self::http::{
+    BoundServer, HttpRejection, HttpServer, Mounts, ResourceMetadata, StatusPage, TokenRefusal,
+};
 pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
 pub use self::tool_error::ToolError;
 #[cfg(feature = "hub")]

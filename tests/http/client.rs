@@ -133,6 +133,8 @@ fn wait(ctx: &mut Context<'_>, stage: &Stage) -> Result<&'static str, ToolError>
 
 pub(crate) struct Served {
     pub(crate) address: String,
+    /// Path of the endpoint.
+    path: String,
     pub(crate) handle: Handle,
     done: Mutex<mpsc::Receiver<Result<(), Error>>>,
 }
@@ -150,14 +152,21 @@ pub(crate) fn serve_with(server: Server, options: impl FnOnce(HttpServer) -> Htt
     let address = bound.address().to_owned();
     let (told, done) = mpsc::channel();
     thread::spawn(move || told.send(bound.serve()));
-    Served { address, handle, done: Mutex::new(done) }
+    Served { address, path: "/mcp".to_owned(), handle, done: Mutex::new(done) }
 }
 
 impl Served {
     /// A server that somebody else started.
     pub(crate) fn elsewhere(address: String) -> Served {
         let handle = Server::new("nobody", "1").handle();
-        Served { address, handle, done: Mutex::new(mpsc::channel().1) }
+        Served { address, path: "/mcp".to_owned(), handle, done: Mutex::new(mpsc::channel().1) }
+    }
+
+    /// Another endpoint of the same server.
+    pub(crate) fn at(&self, path: &str) -> Served {
+        let mut served = Served::elsewhere(self.address.clone());
+        served.path = path.to_owned();
+        served
     }
 
     /// Waits for the end of serving.
@@ -190,7 +199,7 @@ impl Served {
             all.push(("Accept", BOTH));
         }
         all.extend_from_slice(fields);
-        self.send("POST", "/mcp", &all, &message.to_string())
+        self.send("POST", &self.path, &all, &message.to_string())
     }
 
     /// Posts a modern request with the right fields, and these.

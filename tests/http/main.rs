@@ -10,6 +10,7 @@ mod cors;
 mod end;
 mod independence;
 mod modern;
+mod mounts;
 mod race;
 mod rejection;
 mod replay;

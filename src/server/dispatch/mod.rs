@@ -202,17 +202,27 @@ impl Dispatcher<dyn InlineTools> {
     pub(crate) fn refresh(&mut self) {
         let version = self.core.shared.catalog.version();
         if version != self.version {
-            self.version = version;
-            self.registry = self.core.shared.catalog.registry();
-            self.offer = self.registry.offer(self.core.shared.catalog.capabilities());
+            self.load(version);
         }
     }
 
-    /// Switches to another connection.
+    #[cold]
+    #[inline(never)]
+    fn load(&mut self, version: usize) {
+        self.version = version;
+        self.registry = self.core.shared.catalog.registry();
+        self.offer = self.registry.offer(self.core.shared.catalog.capabilities());
+    }
+
+    /// Switches to another connection, which may be of another server.
     #[cfg(feature = "http-server")]
     pub(crate) fn set_connection(&mut self, conn: &Arc<Connection>, peer: Option<Peer>) {
         if !Arc::ptr_eq(&self.conn, conn) {
             self.conn = Arc::clone(conn);
+            if !Arc::ptr_eq(&self.core, &conn.core) {
+                self.core = Arc::clone(&conn.core);
+                self.load(self.core.shared.catalog.version());
+            }
         }
         self.peer = peer;
     }

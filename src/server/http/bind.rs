@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
-use crate::pool;
 use crate::server::connection::Connection;
 use crate::server::serve::state::Core;
 use crate::server::serve::{self, AtWork, Hooks, LAST_WRITES, Parts};
@@ -20,6 +19,7 @@ use crate::transport::{FrameSink, ReplySink};
 
 use super::allowed_hosts::AllowedHosts;
 use super::endpoint::Endpoint;
+use super::mounts::{self, MountTable};
 use super::{HttpServer, Options};
 
 /// A server with an open address; see [`HttpServer::bind`].
@@ -27,6 +27,7 @@ use super::{HttpServer, Options};
 pub struct BoundServer {
     parts: Parts,
     shared: Arc<Connection>,
+    mounts: Arc<MountTable>,
     event_loop: EventLoop,
     address: String,
     leave_signals: bool,
@@ -70,30 +71,34 @@ pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error
         (options.diagnostics)(&warning);
     }
     let core = &parts.core;
-    let shared = Arc::new(Connection::shared(Arc::clone(core), Arc::new(NullSink)));
-    core.shared.connect(&shared);
+    let shared = shared_connection(core);
+    let mounts = Arc::clone(&options.mounts.table);
     let inline = std::mem::take(&mut parts.inline);
     let leave_signals = options.leave_signals;
     let event_loop = EventLoop::new(listeners, &core.limits, |loop_handle| {
         Endpoint::new(core, &Arc::new(options), &shared, inline, loop_handle)
     })?;
-    Ok(BoundServer { parts, shared, event_loop, address, leave_signals })
+    Ok(BoundServer { parts, shared, mounts, event_loop, address, leave_signals })
+}
+
+/// Connection of a server's requests without a session.
+pub(super) fn shared_connection(core: &Arc<Core>) -> Arc<Connection> {
+    let shared = Arc::new(Connection::shared(Arc::clone(core), Arc::new(NullSink)));
+    core.shared.connect(&shared);
+    shared
 }
 
 /// Checks the paths of the endpoint and the pages.
 fn check_paths(options: &Options) -> Result<(), Error> {
-    let invalid = |message| Err(Error::new(ErrorKind::Invalid, message));
     let mut known = Vec::new();
     for path in std::iter::once(&options.path).chain(options.pages.iter().map(|page| &page.path)) {
-        if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
-            return invalid(format!("invalid path {path:?}: must begin with / and have no query"));
+        mounts::check_path(path)?;
+        if known.contains(path) {
+            return Err(mounts::duplicate(path));
         }
-        if known.contains(&path) {
-            return invalid(format!("duplicate path {path:?}: each page requires its own"));
-        }
-        known.push(path);
+        known.push(path.clone());
     }
-    Ok(())
+    options.mounts.table.reserve(known)
 }
 
 /// Returns a warning if other machines can connect, but every request of theirs would be rejected.
@@ -131,7 +136,7 @@ impl BoundServer {
     /// [`crate::ErrorKind::Io`]: the sockets failed. [`crate::ErrorKind::Limit`]: a thread could
     /// not be started.
     pub fn serve(self) -> Result<(), Error> {
-        let BoundServer { parts, shared, mut event_loop, leave_signals, .. } = self;
+        let BoundServer { parts, shared, mounts, mut event_loop, leave_signals, .. } = self;
         let core = Arc::clone(&parts.core);
         let _signals = if leave_signals { None } else { Some(core.watchdog.catch_signals()?) };
         let loop_handle = event_loop.handle();
@@ -145,14 +150,14 @@ impl BoundServer {
         })?;
         core.watchdog.watch(
             None,
-            |now| core.shared.check(now),
+            |now| core.shared.check(now) | mounts.check(now),
             || {
                 let end =
                     core.watchdog.terminated() || core.shared.stopping() || over.load(Ordering::Acquire);
                 end.then_some(())
             },
         );
-        end(&core, &shared, &loop_handle, &over, parts.hooks);
+        end(&core, &shared, &mounts, &loop_handle, &over, parts.hooks);
         lock(&result).take().unwrap_or(Ok(()))
     }
 }
@@ -161,16 +166,20 @@ impl BoundServer {
 fn end(
     core: &Arc<Core>,
     shared: &Arc<Connection>,
+    mounts: &MountTable,
     loop_handle: &LoopHandle,
     over: &AtomicBool,
-    hooks: Hooks,
+    mut hooks: Hooks,
 ) {
     let since = Instant::now();
     let deadline = since + core.limits.grace;
     let last = deadline.max(since + LAST_WRITES);
-    core.shared.stop();
+    let (mut servers, others) = mounts.close();
+    servers.push(Arc::clone(&core.shared));
+    hooks.extend(others);
+    servers.iter().for_each(|server| server.stop());
     loop_handle.stop(last + LAST_WRITES);
-    let connections = core.shared.connections();
+    let connections: Vec<_> = servers.iter().flat_map(|server| server.connections()).collect();
     let at_work = AtWork { conn: shared, since, deadline, signalled: core.watchdog.terminated() };
     // Responses of clients are no longer read, so the calls that wait for them end.
     for connection in &connections {
@@ -185,7 +194,7 @@ fn end(
     while !core.pool.wait_idle(at_work.next_check()) && at_work.may_wait() {
         look();
     }
-    while !core.shared.at_rest() && at_work.may_wait() {
+    while !servers.iter().all(|server| server.at_rest()) && at_work.may_wait() {
         look();
         core.watchdog.pause();
     }
@@ -198,10 +207,7 @@ fn end(
     while !over.load(Ordering::Acquire) && Instant::now() < last + Duration::from_millis(100) {
         core.watchdog.pause();
     }
-    for hook in hooks {
-        // A hook that panics must not prevent the others.
-        let _ = pool::guard(hook);
-    }
+    mounts::run(hooks);
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Handling of each HTTP request at the endpoint, for both protocols.
+//! Handling of each HTTP request at the endpoints, for both protocols.
 //!
 //! Everything here runs on the thread of the event loop, inline tools included. Other handlers run
 //! on the pool and respond through their [`PostResponse`]. Nothing here waits: a call for which the
@@ -10,6 +10,10 @@
 //! # Invariants
 //! - A request gets its response here, or a call or a subscription holds its [`PostResponse`].
 //! - Requests without a session share one connection without ids. Every session has its own.
+//! - With several servers, the fields of [`Endpoint`] are those of the server at the request's path
+//!   (`several.rs`).
+
+mod several;
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
@@ -34,6 +38,7 @@ use crate::transport::ReplySink;
 use crate::transport::http_server::{Admission, Field, Head, LoopHandle, Responder, Response, Service};
 use crate::transport::tap::Tap;
 
+use self::several::{OtherServer, sessions_of};
 use super::Options;
 use super::event_streams::{Attach, EventId, EventStreams, ReplayBudget};
 use super::rejection::{self, Reason, Rejection};
@@ -48,6 +53,7 @@ const SPARE_BYTES: usize = 64 << 10;
 
 /// Service behind the HTTP server.
 pub(super) struct Endpoint {
+    path: String,
     core: Arc<Core>,
     checks: RequestChecks,
     dispatcher: Dispatcher<Vec<Box<InlineSend>>>,
@@ -58,6 +64,8 @@ pub(super) struct Endpoint {
     /// Bytes of messages without a response.
     in_flight: Arc<AtomicUsize>,
     loop_handle: LoopHandle,
+    options: Arc<Options>,
+    others: Vec<OtherServer>,
 }
 
 /// Route of a posted message.
@@ -81,15 +89,19 @@ impl Endpoint {
         loop_handle: LoopHandle,
     ) -> Endpoint {
         let limits = &core.limits.http;
+        options.mounts.table.set_loop(&loop_handle);
         Endpoint {
+            path: options.path.clone(),
             core: Arc::clone(core),
-            checks: RequestChecks::new(options, core.eras.legacy.and_then(|era| era.http().sessions())),
+            checks: RequestChecks::new(options, sessions_of(core)),
             dispatcher: Dispatcher::new(Arc::clone(shared), inline, false),
             shared: Arc::clone(shared),
             sessions: SessionTable::new(limits.sessions, limits.session_timeout),
             budget: Arc::new(ReplayBudget::new(limits)),
             in_flight: Arc::default(),
             loop_handle,
+            options: Arc::clone(options),
+            others: Vec::new(),
         }
     }
 
@@ -159,7 +171,7 @@ impl Endpoint {
     /// Returns the error for a malformed message, in the version of its session if it has one.
     fn malformed(&mut self, info: &RequestInfo<'_>, id: Option<&str>, fault: &Fault) -> Rejection {
         let name = self.checks.sessions.and_then(|words| info.head.field(words.id));
-        let session = name.and_then(|name| self.sessions.find(name, info.principal.as_deref()));
+        let session = name.and_then(|name| self.sessions.find(name, &self.shared, info.principal.as_deref()));
         Rejection::session_fault(session.map(|session| &*session.connection), 400, id, fault)
     }
 
@@ -247,7 +259,7 @@ impl Endpoint {
         let Some(name) = info.head.field(words.id) else {
             return Err(Rejection::fault(400, id, &(words.missing)()));
         };
-        let Some(session) = self.sessions.find(name, info.principal.as_deref()) else {
+        let Some(session) = self.sessions.find(name, &self.shared, info.principal.as_deref()) else {
             return Err(Rejection::fault(404, id, &(words.lost)()));
         };
         session.used = Instant::now();
@@ -260,7 +272,7 @@ impl Endpoint {
     #[cold]
     fn observe(&mut self, info: &mut RequestInfo<'_>, body: &[u8], exchange: u64) {
         let name = self.checks.sessions.and_then(|words| info.head.field(words.id));
-        let session = name.and_then(|name| self.sessions.find(name, info.principal.as_deref()));
+        let session = name.and_then(|name| self.sessions.find(name, &self.shared, info.principal.as_deref()));
         let connection = match session {
             Some(session) => session_name(session.number),
             None => format!("request-{exchange}"),
@@ -428,7 +440,9 @@ impl Endpoint {
                 }
                 self.core.shared.connect(&connection);
                 let principal = info.principal.clone();
-                match self.sessions.add(HttpSession { connection, streams, principal, used: now, number }) {
+                let endpoint = Arc::clone(&self.shared);
+                let session = HttpSession { connection, endpoint, streams, principal, used: now, number };
+                match self.sessions.add(session) {
                     Ok(id) => self.answer(&reply, encoded, &[(words.id, &id)]),
                     Err(_) => reply.refuse(),
                 }
@@ -494,6 +508,8 @@ fn session_name(number: u64) -> String {
 
 impl Service for Endpoint {
     fn check(&mut self, head: &Head<'_>) -> Admission {
+        self.change_mounts();
+        self.select(head.path());
         self.checks.admit(head)
     }
 
@@ -503,6 +519,10 @@ impl Service for Endpoint {
 
     fn handle(&mut self, head: &Head<'_>, body: &[u8], mut responder: Responder) {
         responder.add_fields(self.checks.cors_fields(head));
+        // The server may have been removed while the body was read.
+        if !self.select(head.path()) {
+            return Rejection::from(Reason::Path).send(&responder);
+        }
         match self.checks.info(head) {
             Err(rejection) => rejection.send(&responder),
             Ok(mut info) => match head.method {
@@ -524,9 +544,13 @@ impl Service for Endpoint {
 
     fn disconnected(&mut self, exchange: u64) {
         self.shared.drop_exchange(exchange);
+        for other in &self.others {
+            other.shared.drop_exchange(exchange);
+        }
     }
 
     fn tick(&mut self, now: Instant) -> Option<Instant> {
+        self.change_mounts();
         self.sessions.expire(now);
         for session in self.sessions.iter() {
             session.connection.drop_closed();
@@ -537,6 +561,9 @@ impl Service for Endpoint {
 
     fn stop(&mut self) {
         self.shared.end_listens();
+        for other in &self.others {
+            other.shared.end_listens();
+        }
         for session in self.sessions.iter() {
             session.streams.end_general();
         }

@@ -8,6 +8,7 @@
 //! | `cors.rs` | permissions for pages of other origins |
 //! | `rejection.rs` | statuses and messages of rejected requests |
 //! | `endpoint.rs` | handling of each request |
+//! | `mounts.rs`, `endpoint/several.rs` | further servers at other paths |
 //! | `response.rs` | response to one POST |
 //! | `event_streams.rs` | event streams of a session, replay |
 //! | `session.rs` | table of sessions |
@@ -25,6 +26,7 @@ mod bind;
 mod cors;
 mod endpoint;
 mod event_streams;
+mod mounts;
 mod rejection;
 mod request_checks;
 mod response;
@@ -42,6 +44,7 @@ use auth::Auth;
 
 pub use auth::{ResourceMetadata, TokenRefusal};
 pub use bind::BoundServer;
+pub use mounts::Mounts;
 pub use rejection::HttpRejection;
 pub use status_page::StatusPage;
 
@@ -62,6 +65,7 @@ struct Options {
     allowed_hosts: AllowedHosts,
     auth: Auth,
     pages: Vec<StatusPage>,
+    mounts: Mounts,
     leave_signals: bool,
     diagnostics: Arc<diagnostics::DiagnosticSink>,
     on_rejection: Option<Box<OnRejection>>,
@@ -76,6 +80,7 @@ impl HttpServer {
             allowed_hosts: AllowedHosts::default(),
             auth: Auth::default(),
             pages: Vec::new(),
+            mounts: Mounts { table: Arc::default() },
             leave_signals: false,
             diagnostics: Arc::new(diagnostics::say),
             on_rejection: None,
@@ -174,6 +179,21 @@ impl HttpServer {
     pub fn page(mut self, page: StatusPage) -> HttpServer {
         self.options.pages.push(page);
         self
+    }
+
+    /// Returns the further servers at other paths, which can be added and removed while this one
+    /// runs.
+    ///
+    /// ```no_run
+    /// # use tinymcp::Server;
+    /// let http = Server::new("all", "1.0.0").http();
+    /// let mounts = http.mounts();
+    /// mounts.add("/servers/board/mcp", Server::new("board", "1.0.0"))?;
+    /// http.serve("127.0.0.1:8080")?;
+    /// # Ok::<(), tinymcp::Error>(())
+    /// ```
+    pub fn mounts(&self) -> Mounts {
+        self.options.mounts.clone()
     }
 
     /// Leaves SIGTERM and SIGINT to the program, which stops serving with

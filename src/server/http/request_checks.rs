@@ -28,6 +28,8 @@ pub(super) struct RequestChecks {
     options: Arc<Options>,
     /// Header fields of sessions, if this server has sessions.
     pub(super) sessions: Option<&'static Sessions>,
+    /// Paths of further servers.
+    pub(super) mounted: Vec<String>,
     /// Hash and principal of the last token. The body of its request comes next.
     last_token: Option<([u8; 32], Arc<str>)>,
     notices: Notices<{ Reason::NOTICES }>,
@@ -55,7 +57,13 @@ fn text(field: Option<&[u8]>) -> Option<&str> {
 impl RequestChecks {
     pub(super) fn new(options: &Arc<Options>, sessions: Option<&'static Sessions>) -> RequestChecks {
         let notices = Notices::new(Arc::clone(&options.diagnostics));
-        RequestChecks { options: Arc::clone(options), sessions, last_token: None, notices }
+        RequestChecks {
+            options: Arc::clone(options),
+            sessions,
+            mounted: Vec::new(),
+            last_token: None,
+            notices,
+        }
     }
 
     /// Decides whether a request's body is read, and reports a rejection to the operator.
@@ -94,7 +102,7 @@ impl RequestChecks {
             return Err(Reason::Origin.into());
         }
         let document = self.metadata(path);
-        if document.is_none() && path != self.options.path && self.page(path).is_none() {
+        if document.is_none() && !self.is_endpoint(path) && self.page(path).is_none() {
             return Err(Reason::Path.into());
         }
         if cors::is_preflight(head) && origin.is_some_and(|origin| allowed.names(origin)) {
@@ -148,6 +156,10 @@ impl RequestChecks {
             self.report(head, rejection.response.status, rejection.reason);
         })?;
         Ok(RequestInfo { head, principal, tap: None })
+    }
+
+    fn is_endpoint(&self, path: &str) -> bool {
+        path == self.options.path || self.mounted.iter().any(|mounted| mounted == path)
     }
 
     fn page(&self, path: &str) -> Option<&StatusPage> {

@@ -5,7 +5,8 @@
 //! # Invariants
 //! - An id is 128 random bits. A search compares it with all ids in constant time, so that its
 //!   duration reveals nothing.
-//! - A session is found only by the principal that opened it (best practices, session hijacking).
+//! - A session is found only by the principal that opened it (best practices, session hijacking),
+//!   and only at its own endpoint.
 //! - A session with a call or an event stream is not idle. It is evicted only if the table is full,
 //!   and only if requests to a disconnected client are all that is left of it.
 
@@ -19,6 +20,8 @@ use super::event_streams::EventStreams;
 /// One session.
 pub(super) struct HttpSession {
     pub(super) connection: Arc<Connection>,
+    /// Connection of its endpoint's requests without a session, which identifies the endpoint.
+    pub(super) endpoint: Arc<Connection>,
     pub(super) streams: Arc<EventStreams>,
     pub(super) principal: Option<Arc<str>>,
     pub(super) used: Instant,
@@ -57,10 +60,18 @@ impl SessionTable {
         SessionTable { ids: Vec::new(), sessions: Vec::new(), max, timeout }
     }
 
-    /// Returns the session with this id if it belongs to this principal.
-    pub(super) fn find(&mut self, id: &[u8], principal: Option<&str>) -> Option<&mut HttpSession> {
+    /// Returns the session with this id if it belongs to this endpoint and principal.
+    pub(super) fn find(
+        &mut self,
+        id: &[u8],
+        endpoint: &Arc<Connection>,
+        principal: Option<&str>,
+    ) -> Option<&mut HttpSession> {
         let at = self.position(read_id(id)?)?;
-        self.sessions.get_mut(at).filter(|session| session.principal.as_deref() == principal)
+        let is_own = |session: &&mut HttpSession| {
+            Arc::ptr_eq(&session.endpoint, endpoint) && session.principal.as_deref() == principal
+        };
+        self.sessions.get_mut(at).filter(is_own)
     }
 
     fn position(&self, id: u128) -> Option<usize> {
@@ -137,6 +148,14 @@ impl SessionTable {
             } else {
                 at += 1;
             }
+        }
+    }
+
+    /// Ends the sessions of an endpoint.
+    pub(super) fn end_all(&mut self, endpoint: &Arc<Connection>) {
+        let is_own = |session: &HttpSession| Arc::ptr_eq(&session.endpoint, endpoint);
+        while let Some(at) = self.sessions.iter().position(is_own) {
+            self.take(at).end();
         }
     }
 

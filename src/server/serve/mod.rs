@@ -51,8 +51,8 @@ pub(crate) struct Parts {
 
 /// Prepares a server for serving. With `spare` the queue has extra room for calls that continue;
 /// submitters of new calls keep to the limit themselves.
-pub(crate) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
-    let limits = match server.limits {
+pub(crate) fn take_apart(mut server: Server, spare: bool) -> Result<Parts, Error> {
+    let limits = match server.limits.take() {
         Some(limits) => limits.clamped(),
         None => {
             let limits = Limits::from_env()?;
@@ -67,7 +67,17 @@ pub(crate) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
         stack: limits.worker_stack,
         idle: WORKER_IDLE,
     };
-    let watchdog = Arc::new(Watchdog::new()?);
+    Ok(assemble(server, limits, Pool::new(size, Job::run), Arc::new(Watchdog::new()?), Arc::default()))
+}
+
+/// Prepares a server for serving with these threads and limits, which others may share.
+pub(crate) fn assemble(
+    server: Server,
+    limits: Limits,
+    pool: Pool<Job>,
+    watchdog: Arc<Watchdog>,
+    parked: Arc<AtomicUsize>,
+) -> Parts {
     server.shared.set_watchdog(&watchdog);
     let core = Arc::new(Core {
         logging: server.shared.catalog.capabilities().logging,
@@ -77,14 +87,14 @@ pub(crate) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
         eras: server.eras,
         list_cache: server.list_cache,
         read_cache: server.read_cache,
-        pool: Pool::new(size, Job::run),
+        pool,
         watchdog,
         observer: server.observer,
         sealer: server.sealer.map_or_else(OnceLock::new, OnceLock::from),
         spare: Mutex::default(),
-        parked: AtomicUsize::new(0),
+        parked,
     });
-    Ok(Parts { core, inline: server.inline, hooks: server.on_shutdown })
+    Parts { core, inline: server.inline, hooks: server.on_shutdown }
 }
 
 /// Serves standard input and output. The calling thread runs the watchdog, so that it can return

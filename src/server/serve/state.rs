@@ -126,28 +126,28 @@ pub(crate) struct Core {
     pub sealer: OnceLock<Sealer>,
     pub spare: Mutex<Spare>,
     /// Number of parked calls of all connections.
-    pub parked: AtomicUsize,
+    pub parked: Arc<AtomicUsize>,
 }
 
 /// Permit to park one call.
-pub(crate) struct ParkPermit(Arc<Core>);
+pub(crate) struct ParkPermit(Arc<AtomicUsize>);
 
 impl ParkPermit {
     /// Takes a permit. `None` if all are taken. Each connection has a bound of its own, too.
-    pub(crate) fn take(core: &Arc<Core>) -> Option<ParkPermit> {
+    pub(crate) fn take(core: &Core) -> Option<ParkPermit> {
         #[cfg(feature = "http-server")]
         let most = core.limits.parked.max(core.limits.http.sessions);
         #[cfg(not(feature = "http-server"))]
         let most = core.limits.parked;
         let one_more = |n| (n < most).then_some(n + 1);
         core.parked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(ParkPermit(Arc::clone(core)))
+        Some(ParkPermit(Arc::clone(&core.parked)))
     }
 }
 
 impl Drop for ParkPermit {
     fn drop(&mut self) {
-        self.0.parked.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

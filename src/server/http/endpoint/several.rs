@@ -1,0 +1,79 @@
+//! Several servers behind one service.
+//!
+//! Each server has its path, and shares the table of sessions, the budgets and the threads with the
+//! others. The fields of [`Endpoint`] are those of the server that handled the last request. A
+//! request for another path exchanges them first.
+
+use std::sync::Arc;
+
+use crate::era::http::Sessions;
+use crate::server::connection::Connection;
+use crate::server::http::bind;
+use crate::server::http::mounts::{self, MountChange};
+use crate::server::serve::Parts;
+use crate::server::serve::state::Core;
+use crate::server::{InlineSend, Server};
+
+use super::Endpoint;
+
+/// A server that did not handle the last request.
+pub(super) struct OtherServer {
+    path: String,
+    core: Arc<Core>,
+    pub(super) shared: Arc<Connection>,
+    inline: Vec<Box<InlineSend>>,
+}
+
+pub(super) fn sessions_of(core: &Core) -> Option<&'static Sessions> {
+    core.eras.legacy.and_then(|era| era.http().sessions())
+}
+
+impl Endpoint {
+    /// Adds and removes servers as the program requested.
+    pub(super) fn change_mounts(&mut self) {
+        for change in self.options.mounts.table.changes() {
+            match change {
+                MountChange::Add(path, server) => self.mount(path, *server),
+                MountChange::Remove(path) => self.unmount(&path),
+            }
+        }
+    }
+
+    #[cold]
+    fn mount(&mut self, path: String, server: Server) {
+        let Parts { core, inline, .. } = mounts::assemble_beside(&self.core, server);
+        self.checks.mounted.push(path.clone());
+        let shared = bind::shared_connection(&core);
+        self.others.push(OtherServer { path, core, shared, inline });
+    }
+
+    #[cold]
+    fn unmount(&mut self, path: &str) {
+        let first = Arc::clone(&self.options);
+        self.select(&first.path);
+        self.checks.mounted.retain(|mounted| mounted != path);
+        let Some(at) = self.others.iter().position(|other| other.path == path) else { return };
+        let removed = self.others.swap_remove(at);
+        self.sessions.end_all(&removed.shared);
+        removed.shared.give_all_up("The server was removed");
+        removed.shared.end_listens();
+    }
+
+    /// Turns to the server at a path. Returns `false` if there is none.
+    pub(super) fn select(&mut self, path: &str) -> bool {
+        path == self.path || self.exchange(path)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn exchange(&mut self, path: &str) -> bool {
+        let Some(other) = self.others.iter_mut().find(|other| other.path == path) else { return false };
+        std::mem::swap(&mut self.path, &mut other.path);
+        std::mem::swap(&mut self.core, &mut other.core);
+        std::mem::swap(&mut self.shared, &mut other.shared);
+        std::mem::swap(&mut self.dispatcher.inline, &mut other.inline);
+        self.checks.sessions = sessions_of(&self.core);
+        self.dispatcher.as_dyn().set_connection(&self.shared, None);
+        true
+    }
+}

@@ -1,0 +1,193 @@
+//! Further servers at other paths of an HTTP server, which may change while it runs.
+//!
+//! All servers of one HTTP server share its address, thread of the event loop, workers, limits,
+//! allowed hosts and tokens. A further server has no thread.
+//!
+//! # Invariants
+//! - Only the event loop changes its endpoints. Other threads add to `changes` and wake it.
+//! - Code of the program runs without the lock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+use crate::error::{Error, ErrorKind};
+use crate::pool::guard;
+use crate::server::Server;
+use crate::server::serve::state::{Core, Shared};
+use crate::server::serve::{self, Hooks, Parts};
+use crate::sync::lock;
+use crate::transport::http_server::LoopHandle;
+
+/// The further servers of an HTTP server; see [`HttpServer::mounts`](super::HttpServer::mounts).
+///
+/// A further server is an endpoint at its own path, with its own sessions. It shares all else with
+/// the first server: address, threads, limits, allowed hosts, tokens. Clones share the servers.
+#[derive(Clone)]
+pub struct Mounts {
+    pub(super) table: Arc<MountTable>,
+}
+
+impl Mounts {
+    /// Serves a server at this path, such as `/servers/board/mcp`. May be called while the HTTP
+    /// server runs. [`Server::limits`] and [`Handle::stop`](crate::Handle::stop) of this server
+    /// have no effect. Its [`Server::on_shutdown`] functions run when it is removed, or after those
+    /// of the first server.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`]: the path is invalid, or another server or page has it.
+    /// [`ErrorKind::Closed`]: the HTTP server has ended.
+    pub fn add(&self, path: impl Into<String>, mut server: Server) -> Result<(), Error> {
+        let path = path.into();
+        check_path(&path)?;
+        {
+            let mut state = lock(&self.table.state);
+            if state.closed {
+                return Err(Error::new(ErrorKind::Closed, "the HTTP server has ended"));
+            }
+            if state.reserved.contains(&path) || state.mounted.iter().any(|mounted| mounted.path == path) {
+                return Err(duplicate(&path));
+            }
+            let (shared, hooks) = (Arc::clone(&server.shared), std::mem::take(&mut server.on_shutdown));
+            state.mounted.push(Mounted { path: path.clone(), shared, hooks });
+            state.changes.push(MountChange::Add(path, Box::new(server)));
+        }
+        self.table.notify();
+        Ok(())
+    }
+
+    /// Removes the server at this path: its sessions end, and its calls get an error. Later
+    /// requests get 404. Returns `false` if no server was added at this path.
+    pub fn remove(&self, path: &str) -> bool {
+        let removed = {
+            let mut state = lock(&self.table.state);
+            let Some(at) = state.mounted.iter().position(|mounted| mounted.path == path) else {
+                return false;
+            };
+            state.changes.push(MountChange::Remove(path.to_owned()));
+            state.mounted.remove(at)
+        };
+        self.table.notify();
+        run(removed.hooks);
+        true
+    }
+}
+
+/// Prepares a server that shares the threads and limits of another one.
+pub(super) fn assemble_beside(core: &Core, server: Server) -> Parts {
+    let (pool, watchdog) = (core.pool.clone(), Arc::clone(&core.watchdog));
+    serve::assemble(server, core.limits.clone(), pool, watchdog, Arc::clone(&core.parked))
+}
+
+/// Runs hooks; one that panics does not prevent the others.
+pub(super) fn run(hooks: Hooks) {
+    for hook in hooks {
+        // OK to ignore: the panic was reported.
+        let _ = guard(hook);
+    }
+}
+
+/// State of [`Mounts`].
+#[derive(Default)]
+pub(super) struct MountTable {
+    state: Mutex<State>,
+    /// There are changes that the event loop has not made.
+    changed: AtomicBool,
+    loop_handle: OnceLock<LoopHandle>,
+}
+
+#[derive(Default)]
+struct State {
+    mounted: Vec<Mounted>,
+    changes: Vec<MountChange>,
+    /// Paths of the first server and of the pages.
+    reserved: Vec<String>,
+    closed: bool,
+}
+
+struct Mounted {
+    path: String,
+    shared: Arc<Shared>,
+    hooks: Hooks,
+}
+
+/// Change that the event loop makes.
+pub(super) enum MountChange {
+    Add(String, Box<Server>),
+    Remove(String),
+}
+
+impl MountTable {
+    /// Reserves the paths of the first server and of the pages.
+    ///
+    /// # Errors
+    /// A further server has one of them.
+    pub(super) fn reserve(&self, paths: Vec<String>) -> Result<(), Error> {
+        let mut state = lock(&self.state);
+        match state.mounted.iter().find(|mounted| paths.contains(&mounted.path)) {
+            Some(mounted) => Err(duplicate(&mounted.path)),
+            None => {
+                state.reserved = paths;
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn set_loop(&self, handle: &LoopHandle) {
+        self.loop_handle.get_or_init(|| handle.clone());
+    }
+
+    fn notify(&self) {
+        self.changed.store(true, Ordering::Release);
+        if let Some(handle) = self.loop_handle.get() {
+            handle.wake();
+        }
+    }
+
+    /// The changes since the last call, in order.
+    pub(super) fn changes(&self) -> Vec<MountChange> {
+        match self.changed.load(Ordering::Acquire) {
+            true => self.take_changes(),
+            false => Vec::new(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_changes(&self) -> Vec<MountChange> {
+        self.changed.store(false, Ordering::Relaxed);
+        std::mem::take(&mut lock(&self.state).changes)
+    }
+
+    /// Runs [`Shared::check`] on every further server. Returns whether one must be checked again.
+    pub(super) fn check(&self, now: Instant) -> bool {
+        let servers: Vec<Arc<Shared>> =
+            lock(&self.state).mounted.iter().map(|mounted| Arc::clone(&mounted.shared)).collect();
+        servers.iter().fold(false, |more, shared| shared.check(now) | more)
+    }
+
+    /// Refuses further servers from now on. Returns those that are mounted, and their hooks.
+    pub(super) fn close(&self) -> (Vec<Arc<Shared>>, Hooks) {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        let (mut servers, mut hooks) = (Vec::new(), Hooks::new());
+        for mounted in std::mem::take(&mut state.mounted) {
+            servers.push(mounted.shared);
+            hooks.extend(mounted.hooks);
+        }
+        (servers, hooks)
+    }
+}
+
+pub(super) fn check_path(path: &str) -> Result<(), Error> {
+    if path.starts_with('/') && !path.contains(['?', '#', ' ']) {
+        return Ok(());
+    }
+    let message = format!("invalid path {path:?}: must begin with / and have no query");
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+pub(super) fn duplicate(path: &str) -> Error {
+    let message = format!("duplicate path {path:?}: each server and each page requires its own");
+    Error::new(ErrorKind::Invalid, message)
+}

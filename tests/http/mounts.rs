@@ -1,0 +1,219 @@
+//! Further servers at other paths: own entries and sessions, shared limits and access, changes while the
+//! server runs.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use tinymcp::{ErrorKind, Handle, Limits, Mounts, Server, StatusPage, TokenRefusal, Tool};
+
+use crate::client::{Served, initialize, serve_with, server, stage};
+
+const GET: (&str, &str) = ("Accept", "text/event-stream");
+
+/// A server with one tool of this name, one on a worker and one inline.
+fn named(name: &'static str) -> Server {
+    let mut server = Server::new(name, "1");
+    server.tools_may_change();
+    server.tool(Tool::new("name"), move |_, (): ()| Ok(name)).unwrap();
+    server.inline_tool(Tool::new("inline"), move |_, (): ()| Ok(name)).unwrap();
+    server
+}
+
+/// A server at `/mcp`, and its further servers.
+fn mounted(server: Server) -> (Served, Mounts) {
+    let kept = Mutex::new(None);
+    let served = serve_with(server, |http| {
+        *kept.lock().unwrap() = Some(http.mounts());
+        http
+    });
+    (served, kept.into_inner().unwrap().unwrap())
+}
+
+fn text(answer: crate::client::Answer) -> String {
+    answer.json()["result"]["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn each_path_has_its_server_in_both_protocols() {
+    let (served, mounts) = mounted(named("first"));
+    mounts.add("/servers/a/mcp", named("a")).unwrap();
+    mounts.add("/servers/b/mcp", named("b")).unwrap();
+    for (path, name) in
+        [("/mcp", "first"), ("/servers/a/mcp", "a"), ("/servers/b/mcp", "b"), ("/mcp", "first")]
+    {
+        let served = served.at(path);
+        for tool in ["name", "inline"] {
+            assert_eq!(text(served.call(tool, json!({}))), name);
+        }
+        let id = served.open("2025-11-25", json!({}));
+        for tool in ["inline", "name"] {
+            assert_eq!(text(served.ask(&id, 1, "tools/call", json!({"name": tool, "arguments": {}}))), name);
+        }
+        let opened = served.post(&[], &initialize("2025-11-25", json!({}))).json();
+        assert_eq!(opened["result"]["serverInfo"]["name"], name);
+    }
+    assert_eq!(served.at("/servers/c/mcp").call("name", json!({})).status, 404);
+    assert_eq!(served.at("/servers/a").call("name", json!({})).status, 404);
+}
+
+#[test]
+fn a_session_is_valid_at_its_own_path_only() {
+    let (served, mounts) = mounted(named("first"));
+    mounts.add("/a", named("a")).unwrap();
+    let other = served.at("/a");
+    let (id, own) = (other.open("2025-11-25", json!({})), served.open("2025-11-25", json!({})));
+    let list = |served: &Served, id: &str| served.ask(id, 1, "tools/list", json!({})).status;
+    assert_eq!((list(&served, &id), list(&other, &id)), (404, 200));
+    assert_eq!((list(&served, &own), list(&other, &own)), (200, 404));
+    let delete = |path: &str, id: &str| served.send("DELETE", path, &[("Mcp-Session-Id", id)], "").status;
+    assert_eq!((delete("/mcp", &id), delete("/a", &id), list(&other, &id)), (404, 204, 404));
+    assert_eq!(list(&served, &own), 200);
+}
+
+#[test]
+fn a_server_is_added_and_removed_while_others_serve() {
+    let stage = stage();
+    let (served, mounts) = mounted(named("first"));
+    assert_eq!(served.at("/a").call("name", json!({})).status, 404);
+    let ended = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ended);
+    let mut further = server(stage);
+    further.on_shutdown(move || _ = counted.fetch_add(1, Ordering::SeqCst));
+    mounts.add("/a", further).unwrap();
+    let other = served.at("/a");
+    let (id, own) = (other.open("2025-11-25", json!({})), served.open("2025-11-25", json!({})));
+    let mut events = served.send("GET", "/a", &[("Mcp-Session-Id", &id), GET], "");
+    let mut listening =
+        other.modern(&[], "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    listening.message();
+    std::thread::scope(|scope| {
+        let in_session = scope.spawn(|| other.ask(&id, 1, "tools/call", json!({"name": "wait"})).json());
+        let alone = scope.spawn(|| other.call("sleep", json!({})).json());
+        stage.await_mark("waits");
+        stage.await_mark("sleeps");
+        assert!(mounts.remove("/a"));
+        for call in [in_session, alone] {
+            let result = call.join().unwrap();
+            assert_eq!(result["result"]["isError"], true, "{result}");
+        }
+    });
+    stage.await_mark("cancelled");
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+    assert_eq!(other.call("echo", json!({})).status, 404);
+    assert_eq!(other.ask(&id, 1, "tools/list", json!({})).status, 404);
+    assert!(std::iter::from_fn(|| events.event()).all(|event| event.data.is_empty()));
+    drop(listening.rest());
+    assert!(!mounts.remove("/a"));
+    // The first server's session stays, and the path is free again.
+    assert_eq!(served.ask(&own, 1, "tools/list", json!({})).status, 200);
+    mounts.add("/a", named("again")).unwrap();
+    assert_eq!(text(other.call("name", json!({}))), "again");
+    assert_eq!(other.ask(&id, 1, "tools/list", json!({})).status, 404);
+}
+
+#[test]
+fn a_change_reaches_the_clients_of_its_server_only() {
+    let (served, mounts) = mounted(named("first"));
+    let further = named("a");
+    let handle: Handle = further.handle();
+    mounts.add("/a", further).unwrap();
+    let other = served.at("/a");
+    let (id, own) = (other.open("2025-11-25", json!({})), served.open("2025-11-25", json!({})));
+    let mut events = served.send("GET", "/a", &[("Mcp-Session-Id", &id), GET], "");
+    let mut own_events = served.send("GET", "/mcp", &[("Mcp-Session-Id", &own), GET], "");
+    handle.add_tool(Tool::new("new"), |_, (): ()| Ok("")).unwrap();
+    assert_eq!(events.message()["method"], "notifications/tools/list_changed");
+    let tools = |served: &Served, id: &str| {
+        let list = served.ask(id, 1, "tools/list", json!({})).json();
+        list["result"]["tools"].as_array().unwrap().len()
+    };
+    assert_eq!((tools(&other, &id), tools(&served, &own)), (3, 2));
+    served.handle.remove_tool("inline").unwrap();
+    assert_eq!(own_events.message()["method"], "notifications/tools/list_changed");
+    assert_eq!((tools(&other, &id), tools(&served, &own)), (3, 1));
+}
+
+#[test]
+fn all_servers_share_access_and_the_limit_of_sessions() {
+    let mut first = named("first");
+    let mut limits = Limits::default();
+    limits.http.sessions = 2;
+    first.limits(limits);
+    let kept = Mutex::new(None);
+    let served = serve_with(first, |http| {
+        *kept.lock().unwrap() = Some(http.mounts());
+        let check = |token: &str| match token {
+            "good" => Ok("desk".to_owned()),
+            _ => Err(TokenRefusal::Invalid),
+        };
+        http.bearer(check).allow_origin("http://page.example")
+    });
+    let mounts = kept.into_inner().unwrap().unwrap();
+    mounts.add("/a", named("a")).unwrap();
+    let other = served.at("/a");
+    let good = ("Authorization", "Bearer good");
+    let call = |fields: &[(&str, &str)]| other.modern(fields, "tools/call", json!({"name": "name"})).status;
+    assert_eq!(call(&[]), 401);
+    assert_eq!(call(&[("Authorization", "Bearer bad")]), 401);
+    assert_eq!(call(&[good, ("Host", "evil.example")]), 403);
+    assert_eq!(call(&[good, ("Origin", "http://evil.example")]), 403);
+    assert_eq!(call(&[good, ("Origin", "http://page.example")]), 200);
+    let open = |served: &Served| {
+        let opened = served.post(&[good], &initialize("2025-11-25", json!({})));
+        opened.field("mcp-session-id").unwrap().to_owned()
+    };
+    let is_open = |served: &Served, id: &str| {
+        let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+        served.post(&[good, ("Mcp-Session-Id", id)], &list).status == 200
+    };
+    let (a, b, c) = (open(&other), open(&served), open(&other));
+    assert_eq!((is_open(&other, &a), is_open(&served, &b), is_open(&other, &c)), (false, true, true));
+}
+
+#[test]
+fn deadlines_and_the_shutdown_cover_further_servers() {
+    let stage = stage();
+    let mut limits = Limits::default();
+    limits.handler_deadline = Duration::from_millis(100);
+    let mut first = named("first");
+    first.limits(limits);
+    let (served, mounts) = mounted(first);
+    let ended = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ended);
+    let mut further = server(stage);
+    further.on_shutdown(move || _ = counted.fetch_add(1, Ordering::SeqCst));
+    mounts.add("/a", further).unwrap();
+    let other = served.at("/a");
+    let late = other.call("sleep", json!({})).json();
+    assert_eq!(late["result"]["isError"], true, "{late}");
+    let id = other.open("2025-11-25", json!({"elicitation": {}}));
+    let mut asking = other.ask(&id, 1, "tools/call", json!({"name": "ask"}));
+    assert_eq!(asking.message()["method"], "elicitation/create");
+    served.handle.stop();
+    assert_eq!(asking.message()["method"], "notifications/cancelled");
+    assert_eq!(asking.message()["result"]["isError"], true);
+    served.ended();
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+    assert_eq!(mounts.add("/b", named("b")).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn paths_are_valid_and_unique() {
+    let http = named("first").http().page(StatusPage::new("/healthz", "text/plain", String::new));
+    let mounts = http.mounts();
+    let error = |mounts: &Mounts, path: &str| mounts.add(path, named("x")).unwrap_err();
+    for path in ["a", "/a?b", "/a b", ""] {
+        assert_eq!(error(&mounts, path).kind(), ErrorKind::Invalid, "{path}");
+    }
+    mounts.add("/a", named("a")).unwrap();
+    assert!(error(&mounts, "/a").to_string().contains("duplicate path \"/a\""));
+    let _bound = http.bind("127.0.0.1:0").unwrap();
+    for path in ["/mcp", "/healthz", "/a"] {
+        assert_eq!(error(&mounts, path).kind(), ErrorKind::Invalid, "{path}");
+    }
+    let http = named("first").http();
+    http.mounts().add("/mcp", named("a")).unwrap();
+    assert_eq!(http.bind("127.0.0.1:0").err().unwrap().kind(), ErrorKind::Invalid);
+}
