@@ -271,6 +271,47 @@ done"#
 }
 
 #[test]
+fn findings_are_reported_to_other_programs() {
+    let file = folder("reports").join("tools.json");
+    fs::write(&file, LOOSE).unwrap();
+    let path = file.to_str().unwrap();
+    let (code, out, err) = run(&["schema-lint", path, "--rules", "SCH-001", "--format", "github"], "");
+    let start = format!("::warning file={path},title=SCH-001 t::/inputSchema: ");
+    assert!(code == 1 && out.starts_with(&start) && out.lines().count() == 1, "{out}{err}");
+    let (code, out, _) = run(&["schema-lint", "-", "--rules", "SCH-001", "--format", "sarif"], LOOSE);
+    let log: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let result = &log["runs"][0]["results"][0];
+    assert_eq!((code, log["version"].as_str()), (1, Some("2.1.0")));
+    assert_eq!((result["ruleId"].as_str(), result["level"].as_str()), (Some("SCH-001"), Some("warning")));
+    assert_eq!(result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"], "t/inputSchema");
+    let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
+    assert!(rules.iter().any(|rule| rule["id"] == "SCH-001"), "{rules:?}");
+    for (most, status) in [("0", 1), ("1", 0)] {
+        let args = ["schema-lint", "-", "--rules", "SCH-001", "--max-warnings", most];
+        assert_eq!(run(&args, LOOSE).0, status);
+    }
+    // Criticals count in any case.
+    assert_eq!(run(&["schema-lint", "-", "--rules", "SCH-003", "--max-warnings", "9"], LOOSE).0, 1);
+}
+
+#[test]
+fn rules_are_explained() {
+    let (code, out, _) = run(&["explain", "sch-003"], "");
+    assert!(code == 0 && out.starts_with("SCH-003 (critical; sets: recommended, default, all)\n"), "{out}");
+    for (args, word) in [
+        (&["explain"][..], "--list"),
+        (&["explain", "SCH-03"], "did you mean SCH-003?"),
+        (&["schema-lint", "-", "--format", "xml"], "github or sarif"),
+        (&["schema-lint", "-", "--format", "sarif", "--json"], "cannot be combined"),
+        (&["schema-lint", "-", "--max-warnings", "x"], "number"),
+    ] {
+        let (code, out, err) = run(args, CLEAN);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}");
+        assert!(err.contains(word), "{args:?}: {err}");
+    }
+}
+
+#[test]
 #[cfg(unix)]
 fn tools_of_a_server_that_is_started_are_linted() {
     let clean = server(r#"{"type":"object","additionalProperties":false}"#);

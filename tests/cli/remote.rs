@@ -24,8 +24,12 @@ fn ask(words: &[&str], server: &str) -> (i32, String, String) {
 
 /// The same, for JSON.
 fn asked(words: &[&str], server: &str) -> Value {
+    asked_with(0, words, server)
+}
+
+fn asked_with(status: i32, words: &[&str], server: &str) -> Value {
     let (code, out, err) = ask(words, server);
-    assert_eq!(code, 0, "{words:?}: {err}");
+    assert_eq!(code, status, "{words:?}: {err}");
     assert_eq!(out.lines().count(), 1, "one line for pipelines: {out}");
     serde_json::from_str(&out).unwrap()
 }
@@ -151,6 +155,30 @@ fn a_server_and_a_tool_are_described() {
     let (code, _, err) = ask(&["info", "gpio_wrote"], "board_server");
     assert_eq!(code, 1);
     assert!(err.contains("no tool \"gpio_wrote\"; did you mean \"gpio_write\"?"), "{err}");
+}
+
+#[test]
+fn a_changed_description_is_a_difference() {
+    let folder = super::folder("diff");
+    let saved = folder.join("saved.json");
+    let path = saved.to_str().unwrap();
+    assert_eq!(ask(&["list", "-o", path], "board_server").0, 0);
+    assert_eq!(ask(&["diff", path], "board_server"), (0, String::new(), String::new()));
+    let text = std::fs::read_to_string(&saved).unwrap();
+    std::fs::write(&saved, text.replace("Reads a pin", "Reads two pins")).unwrap();
+    let (code, out, err) = ask(&["diff", path, "--text"], "board_server");
+    let expected = "~ tool gpio_read /description: \"Reads two pins\" is now \"Reads a pin\"\n";
+    assert_eq!((code, out.as_str()), (1, expected), "{err}");
+    let line = asked_with(1, &["diff", path], "board_server");
+    assert_eq!((&line["name"], &line["pointer"]), (&json!("gpio_read"), &json!("/description")));
+    let (code, out, _) = run(&["diff", path, path], "");
+    assert_eq!((code, out.as_str()), (0, ""));
+    for (text, named) in [("{}", "no list of tools"), ("{", "saved.json:1:2: ")] {
+        std::fs::write(&saved, text).unwrap();
+        let (code, _, err) = run(&["diff", path, path], "");
+        assert_eq!(code, 2);
+        assert!(err.contains(named), "{err}");
+    }
 }
 
 #[test]

@@ -17,9 +17,26 @@ use crate::serve::nearest;
 /// Short options and their long names.
 const SHORT: [(char, &str); 4] = [('H', "header"), ('e', "env"), ('o', "output"), ('q', "quiet")];
 /// Options with a value.
-const WITH_VALUE: [&str; 17] = [
-    "answer", "root", "rules", "header", "bearer", "env", "cwd", "protocol", "timeout", "count", "server",
-    "config", "url", "profile", "batch", "field", "output",
+const WITH_VALUE: [&str; 19] = [
+    "format",
+    "max-warnings",
+    "answer",
+    "root",
+    "rules",
+    "header",
+    "bearer",
+    "env",
+    "cwd",
+    "protocol",
+    "timeout",
+    "count",
+    "server",
+    "config",
+    "url",
+    "profile",
+    "batch",
+    "field",
+    "output",
 ];
 
 /// Parsed arguments.
@@ -29,6 +46,10 @@ pub(crate) struct Args {
     flags: HashSet<&'static str>,
     pub(crate) rules: Option<String>,
     pub(crate) profile: Option<&'static Profile>,
+    /// Format of findings.
+    pub(crate) format: Option<Format>,
+    /// Number of warnings that are accepted.
+    pub(crate) max_warnings: Option<u64>,
     pub(crate) batch: Option<PathBuf>,
     pub(crate) server: Server,
     /// Protocol of the server; detected if not given.
@@ -45,6 +66,13 @@ pub(crate) struct Args {
     pub(crate) field: Option<String>,
     /// File to write the result to.
     pub(crate) output: Option<PathBuf>,
+}
+
+/// Format of findings for another program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Github,
+    Sarif,
 }
 
 /// The server to connect to.
@@ -140,6 +168,11 @@ impl Args {
             "protocol" => self.protocol = Some(protocol(&text)?),
             "timeout" => self.timeout = Some(seconds(&text)?),
             "count" => self.count = Some(count(&text)?),
+            "format" => self.format = Some(format(&text)?),
+            "max-warnings" => {
+                let error = |_| format!("--max-warnings requires a number, got {text:?}");
+                self.max_warnings = Some(text.parse().map_err(error)?);
+            }
             "server" => self.server.key = Some(text),
             "url" => self.server.url = Some(text),
             "field" => self.field = Some(pointer(text)),
@@ -212,6 +245,14 @@ fn answer(text: &str) -> Result<(String, String)> {
 /// Returns a JSON Pointer; the first `/` may be left out.
 fn pointer(text: String) -> String {
     if text.is_empty() || text.starts_with('/') { text } else { format!("/{text}") }
+}
+
+fn format(name: &str) -> Result<Format> {
+    match name {
+        "github" => Ok(Format::Github),
+        "sarif" => Ok(Format::Sarif),
+        _ => Err(format!("unknown format {name:?}; expected github or sarif")),
+    }
 }
 
 fn protocol(name: &str) -> Result<Protocol> {

@@ -1,5 +1,5 @@
 //! Commands that send requests to a server: `list`, `info`, `call`, `read`, `get`, `complete`,
-//! `ping`, `watch`.
+//! `ping`, `watch`, `diff`.
 //!
 //! Each command makes one connection and prints the result on standard output: JSON as the server
 //! sent it, or text if that is a terminal. Progress goes to standard error.
@@ -14,7 +14,7 @@ use tinymcp::{Change, Client, ClientBuilder, CompletionTarget, Error, Level, std
 use super::args::Args;
 use super::failure::{Failure, Result};
 use super::output::Output;
-use super::{SERVER_FLAGS, call, connect, info, print};
+use super::{SERVER_FLAGS, call, connect, diff, info, print};
 use crate::escape::plain;
 use crate::serve::nearest;
 
@@ -27,7 +27,7 @@ const QUEUED_EVENTS: usize = 1024;
 
 /// Returns whether this module implements the command.
 pub(crate) fn has_command(command: &str) -> bool {
-    ["list", "info", "call", "read", "get", "complete", "ping", "watch"].contains(&command)
+    ["list", "info", "call", "read", "get", "complete", "ping", "watch", "diff"].contains(&command)
 }
 
 /// Runs one of these commands. Returns the exit status.
@@ -52,6 +52,7 @@ pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8> {
         "call" => return call::run(args, &output, &words),
         "info" => return info::run(args, &output, &words),
         "ping" => return ping(args, &output, &words),
+        "diff" => return diff::run(args, &output, &words),
         _ => {}
     }
     // Arguments are checked before a server is started.
@@ -180,7 +181,7 @@ impl<'a> Request<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum List {
+pub(crate) enum List {
     Tools,
     Resources,
     Templates,
@@ -204,7 +205,7 @@ impl List {
 }
 
 /// Requests lists and returns them as members of one object, with the names of the protocol.
-fn list(client: &Client, kinds: &[List]) -> Result<Json, Error> {
+pub(crate) fn list(client: &Client, kinds: &[List]) -> Result<Json, Error> {
     let offer = client.server().offer;
     let wanted = |kind: List, offered: bool| if kinds.is_empty() { offered } else { kinds.contains(&kind) };
     let mut w = Writer::new();

@@ -11,13 +11,14 @@ use tinymcp::lint::{
     self, Choice, Finding, Optional, PROFILES, RULES, RuleSet, Severity, Snapshot, SnapshotError,
 };
 
-use super::args::Args;
-use super::connect;
+use super::args::{Args, Format};
 use super::failure::Result;
+use super::{connect, report};
 
 use super::{json_error, read};
 use crate::escape::one_line;
 use crate::out;
+use crate::serve::nearest;
 
 /// Reads the catalog that the arguments name. Returns its label for messages and its text.
 fn catalog(args: &Args) -> Result<(PathBuf, Vec<u8>)> {
@@ -55,8 +56,11 @@ pub(crate) fn schema_lint(args: &Args) -> Result<u8> {
     if args.has("write") && !args.has("fix") || args.has("keep-optional") && !args.has("fix") {
         return Err("--write and --keep-optional require --fix".into());
     }
-    if args.has("fix") && (args.has("json") || args.has("matrix")) {
-        return Err("--fix cannot be combined with --json or --matrix".into());
+    if args.has("fix") && (args.has("json") || args.has("matrix") || args.format.is_some()) {
+        return Err("--fix cannot be combined with --json, --format or --matrix".into());
+    }
+    if args.format.is_some() && (args.has("json") || args.has("matrix")) {
+        return Err("--format cannot be combined with --json or --matrix".into());
     }
     let mut choice = Choice::new();
     if let Some(rules) = &args.rules {
@@ -74,7 +78,13 @@ pub(crate) fn schema_lint(args: &Args) -> Result<u8> {
     }
     let report = lint::check_with(&snapshot, &choice);
     let mut lines = Vec::new();
-    if args.has("json") {
+    // The label of a server is no file.
+    let file = if args.server.is_given() || path == Path::new("-") { "" } else { &*path.to_string_lossy() };
+    if args.format == Some(Format::Github) {
+        lines.extend_from_slice(report::github(&report.findings, file).as_bytes());
+    } else if args.format == Some(Format::Sarif) {
+        lines.extend_from_slice(report::sarif(&report.findings, file).as_bytes());
+    } else if args.has("json") {
         for finding in &report.findings {
             let mut w = Writer::new();
             finding.write(&mut w);
@@ -106,7 +116,32 @@ pub(crate) fn schema_lint(args: &Args) -> Result<u8> {
         lines.extend_from_slice(summary.as_bytes());
     }
     out(&lines)?;
-    Ok(u8::from(report.criticals + report.warnings > 0))
+    let most = usize::try_from(args.max_warnings.unwrap_or(0)).unwrap_or(usize::MAX);
+    Ok(u8::from(report.criticals > 0 || report.warnings > most))
+}
+
+/// Prints a rule, its set and its correction.
+pub(crate) fn explain(args: &Args) -> Result<u8> {
+    let [id] = args.files.as_slice() else {
+        return Err("expected one rule such as SCH-003; `tinymcp schema-lint --list` lists them".into());
+    };
+    let id = id.to_string_lossy().to_ascii_uppercase();
+    let Some(rule) = RULES.iter().find(|rule| rule.id == id) else {
+        let near = nearest(&id, &mut RULES.iter().map(|rule| rule.id));
+        let cure = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        return Err(format!("unknown rule {id:?}{cure}").into());
+    };
+    let set = match rule.set {
+        RuleSet::Recommended => "recommended, default, all",
+        RuleSet::Default => "default, all",
+        RuleSet::Optional => "all",
+    };
+    let mut text = format!("{} ({}; sets: {set})\n  {}\n", rule.id, rule.severity.as_str(), rule.summary);
+    if !rule.hint.is_empty() {
+        text.push_str(&format!("  To correct it: {}\n", rule.hint));
+    }
+    out(text.as_bytes())?;
+    Ok(0)
 }
 
 /// Formats the line above the findings of one tool: its name and their number.

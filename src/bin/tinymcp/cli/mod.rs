@@ -16,12 +16,14 @@ mod arguments;
 mod call;
 mod commands;
 mod connect;
+mod diff;
 mod failure;
 mod forms;
 mod info;
 mod lint;
 mod output;
 mod print;
+mod report;
 mod schema;
 #[cfg(unix)]
 mod signals;
@@ -43,7 +45,8 @@ const HELP: &str = include_str!("help.txt");
 
 /// Options that name a server.
 const SERVER_FLAGS: [&str; 7] = ["url", "header", "bearer", "server", "config", "env", "cwd"];
-const LINT_FLAGS: [&str; 8] = ["json", "fix", "write", "keep-optional", "matrix", "list", "rules", "profile"];
+const LINT_FLAGS: [&str; 10] =
+    ["json", "fix", "write", "keep-optional", "matrix", "list", "rules", "profile", "format", "max-warnings"];
 const VALIDATE_FLAGS: &[&str] = &["json", "all", "format-assert", "batch"];
 
 /// Runs a command. Options may precede it.
@@ -70,6 +73,7 @@ pub(crate) fn run(mut args: Vec<OsString>) -> Result<u8> {
         "schema-simplify" => {
             lint::schema_simplify(&Args::parse(word, args, &[&SERVER_FLAGS[..], &["profile"]].concat())?)
         }
+        "explain" => lint::explain(&Args::parse(word, args, &[])?),
         "validate" => return validate::validate(&Args::parse(word, args, VALIDATE_FLAGS)?),
         word if commands::has_command(word) => commands::run(word, args),
         "serve" | "proxy" => {
