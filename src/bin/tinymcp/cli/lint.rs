@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tinymcp::json::Writer;
 use tinymcp::lint::{
-    self, Choice, Finding, Optional, PROFILES, RULES, RuleSet, Severity, Snapshot, SnapshotError,
+    self, Choice, Finding, Optional, PROFILES, RULES, Report, RuleSet, Severity, Snapshot, SnapshotError,
 };
 
 use super::args::{Args, Format};
@@ -77,6 +77,13 @@ pub(crate) fn schema_lint(args: &Args) -> Result<u8> {
         return matrix(&snapshot, args.has("json"));
     }
     let report = lint::check_with(&snapshot, &choice);
+    out(&formatted(args, &path, &report))?;
+    let most = usize::try_from(args.max_warnings.unwrap_or(0)).unwrap_or(usize::MAX);
+    Ok(u8::from(report.criticals > 0 || report.warnings > most))
+}
+
+/// Formats the findings as the options ask.
+fn formatted(args: &Args, path: &Path, report: &Report) -> Vec<u8> {
     let mut lines = Vec::new();
     // The label of a server is no file.
     let file = if args.server.is_given() || path == Path::new("-") { "" } else { &*path.to_string_lossy() };
@@ -115,9 +122,7 @@ pub(crate) fn schema_lint(args: &Args) -> Result<u8> {
             format!("{} tools, {} criticals, {} warnings\n", report.tools, report.criticals, report.warnings);
         lines.extend_from_slice(summary.as_bytes());
     }
-    out(&lines)?;
-    let most = usize::try_from(args.max_warnings.unwrap_or(0)).unwrap_or(usize::MAX);
-    Ok(u8::from(report.criticals > 0 || report.warnings > most))
+    lines
 }
 
 /// Prints a rule, its set and its correction.
