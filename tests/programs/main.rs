@@ -15,6 +15,8 @@ mod examples;
 mod proxy;
 #[cfg(all(unix, feature = "proxy"))]
 mod proxy_aliases;
+#[cfg(all(unix, feature = "proxy"))]
+mod proxy_endpoints;
 #[cfg(all(target_os = "linux", feature = "proxy"))]
 mod proxy_issues;
 #[cfg(all(unix, feature = "proxy"))]

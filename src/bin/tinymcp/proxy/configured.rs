@@ -22,6 +22,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use tinymcp::{Config, Hub};
 
 use super::options::Options;
+use super::own_endpoints::{self, OwnEndpoints};
 use super::traffic::Traffic;
 use super::{report_start, timeout};
 use crate::Result;
@@ -39,6 +40,8 @@ pub(super) struct Configured {
     traffic: Option<Traffic>,
     /// The servers in use, each with the configuration that it was added for.
     used: BTreeMap<String, Arc<Config>>,
+    /// Over HTTP: the endpoints of the single servers.
+    pub(super) own_endpoints: Option<OwnEndpoints>,
 }
 
 impl Configured {
@@ -49,7 +52,7 @@ impl Configured {
         traffic: Option<&Traffic>,
     ) -> Configured {
         let (options, traffic) = (Arc::clone(options), traffic.cloned());
-        Configured { hub: hub.clone(), file, options, traffic, used: BTreeMap::new() }
+        Configured { hub: hub.clone(), file, options, traffic, used: BTreeMap::new(), own_endpoints: None }
     }
 
     /// Reads the file and makes the hub's servers equal to it; returns the changes as a text.
@@ -113,7 +116,13 @@ impl Configured {
         match self.load() {
             Ok(changes) => {
                 log(&format!("reloaded: {changes}"));
+                if let Some(own) = &mut self.own_endpoints {
+                    own.remove_old();
+                }
                 report_start(&self.hub);
+                for key in self.own_endpoints.iter_mut().flat_map(OwnEndpoints::add_new) {
+                    log(&format!("{key}: serving {}", own_endpoints::path(&key)));
+                }
             }
             Err(error) => log(&format!("{error}; the previous servers stay in use")),
         }

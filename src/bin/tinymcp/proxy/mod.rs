@@ -21,11 +21,13 @@ mod configured;
 mod description;
 mod monitor;
 mod options;
+mod own_endpoints;
 mod shell_words;
 mod traffic;
 
 use configured::{Configured, Reload};
 use options::Options;
+use own_endpoints::OwnEndpoints;
 use traffic::{FindServer, Traffic};
 
 use crate::http;
@@ -69,7 +71,7 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
 }
 
 /// Adds the servers and serves them until the input ends or a signal arrives.
-fn serve(options: &Arc<Options>, hub: &Hub, mut server: Server, traffic: Option<&Traffic>) -> Result<()> {
+fn serve(options: &Arc<Options>, hub: &Hub, server: Server, traffic: Option<&Traffic>) -> Result<()> {
     let mut reload = Reload::new(options, traffic)?;
     match &options.config {
         Some(file) => {
@@ -112,19 +114,38 @@ fn serve(options: &Arc<Options>, hub: &Hub, mut server: Server, traffic: Option<
                 return Err(clash);
             }
             report_start(hub);
-            description::describe(&mut server, &hub.servers());
-            let (http, tokens) = http::configure(server, &options.settings)?;
-            let mut http = monitor::add_pages(http, &options.pages, hub);
-            if let Some(traffic) = traffic.filter(|_| options.logs.access.is_some()) {
-                http = http.on_rejection(traffic.of_rejections());
-            }
-            let has_tokens = tokens.is_some();
-            reload.tokens = tokens;
-            reload.start()?;
-            http::serve(http, address, options.from_aliases.path.as_deref(), has_tokens)?;
+            serve_http(options, address, hub, server, traffic, reload)?;
         }
     }
     Ok(())
+}
+
+fn serve_http(
+    options: &Options,
+    address: &str,
+    hub: &Hub,
+    mut server: Server,
+    traffic: Option<&Traffic>,
+    mut reload: Reload,
+) -> Result<()> {
+    description::describe(&mut server, &hub.servers());
+    let (http, tokens) = http::configure(server, &options.settings)?;
+    let mut http = monitor::add_pages(http, &options.pages, hub);
+    if let Some(traffic) = traffic.filter(|_| options.logs.access.is_some()) {
+        http = http.on_rejection(traffic.of_rejections());
+    }
+    if options.has_several() {
+        let mut own = OwnEndpoints::new(hub, http.mounts(), traffic);
+        own.add_new();
+        log(&format!("each server alone: {}", own_endpoints::path("NAME")));
+        if let Some(configured) = &mut reload.configured {
+            configured.own_endpoints = Some(own);
+        }
+    }
+    let has_tokens = tokens.is_some();
+    reload.tokens = tokens;
+    reload.start()?;
+    http::serve(http, address, options.from_aliases.path.as_deref(), has_tokens)
 }
 
 fn export(options: &Options, traffic: Option<&Traffic>) -> std::result::Result<(Hub, Server), Error> {
@@ -142,7 +163,7 @@ fn export(options: &Options, traffic: Option<&Traffic>) -> std::result::Result<(
     let hub = hub.build()?;
     let mut server = Server::new("tinymcp", env!("CARGO_PKG_VERSION"));
     if let Some(traffic) = traffic {
-        server.on_frame(traffic.of_clients());
+        server.on_frame(traffic.of_clients(None));
     }
     hub.export(&mut server)?;
     if let Some(time) = options.from_aliases.session_timeout {

@@ -59,6 +59,8 @@ enum Side {
 struct Copied {
     side: Side,
     connection: String,
+    /// Key of the server, if the endpoint has only this one.
+    server: Option<String>,
     principal: Option<String>,
     direction: Direction,
     bytes: Vec<u8>,
@@ -156,17 +158,17 @@ pub(super) fn open(options: &Options) -> Result<Option<(Traffic, Logs)>> {
 impl Traffic {
     /// An observer of the connections to servers, if their frames are logged.
     pub(super) fn of_servers(&self) -> Option<impl Fn(&Frame<'_>) + Send + Sync + 'static> {
-        self.has_frames.then(|| self.observer(Side::Server))
+        self.has_frames.then(|| self.observer(Side::Server, None))
     }
 
-    /// An observer of the connections to clients.
-    pub(super) fn of_clients(&self) -> impl Fn(&Frame<'_>) + Send + Sync + 'static {
-        self.observer(Side::Client)
+    /// An observer of the connections to clients: of all servers, or of the one with this key.
+    pub(super) fn of_clients(&self, server: Option<&str>) -> impl Fn(&Frame<'_>) + Send + Sync + 'static {
+        self.observer(Side::Client, server.map(str::to_owned))
     }
 
-    fn observer(&self, side: Side) -> impl Fn(&Frame<'_>) + Send + Sync + 'static {
+    fn observer(&self, side: Side, server: Option<String>) -> impl Fn(&Frame<'_>) + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
-        move |frame| shared.push(|| What::Frame(Copied::of(side, frame)))
+        move |frame| shared.push(|| What::Frame(Copied::of(side, server.clone(), frame)))
     }
 
     /// A function for the requests that the HTTP server rejects.
@@ -210,12 +212,13 @@ impl Traffic {
 }
 
 impl Copied {
-    fn of(side: Side, frame: &Frame<'_>) -> Copied {
+    fn of(side: Side, server: Option<String>, frame: &Frame<'_>) -> Copied {
         let is_cut = !frame.is_whole || frame.bytes.len() > LONGEST;
         let kept = if is_cut { frame.bytes.get(..HEAD).unwrap_or(frame.bytes) } else { frame.bytes };
         Copied {
             side,
             connection: frame.connection.to_owned(),
+            server,
             principal: frame.principal.map(str::to_owned),
             direction: frame.direction,
             bytes: kept.to_vec(),

@@ -116,7 +116,8 @@ impl AccessLog {
         write: &mut WriteLine<'_>,
     ) {
         let name = params.and_then(|params| name(method, params));
-        let server = name.as_deref().and_then(|name| (self.find_server)(method, name));
+        let found = || name.as_deref().and_then(|name| (self.find_server)(method, name));
+        let server = frame.server.clone().or_else(found);
         let request = Request {
             at: event.at,
             since: event.since,
@@ -266,6 +267,7 @@ mod tests {
         for (n, (place, text)) in frames.iter().enumerate() {
             let (direction, connection) = place.split_at(1);
             let frame = Copied {
+                server: None,
                 side: Side::Client,
                 connection: connection.to_owned(),
                 principal: (connection == "a").then(|| "alice".to_owned()),

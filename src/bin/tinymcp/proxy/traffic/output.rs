@@ -199,7 +199,15 @@ mod tests {
         let line = |bytes: &[u8], cut| {
             let connection = "one".to_owned();
             let (side, direction) = (Side::Server, Direction::Received);
-            let frame = Copied { side, connection, principal: None, direction, bytes: bytes.to_vec(), cut };
+            let frame = Copied {
+                side,
+                connection,
+                server: None,
+                principal: None,
+                direction,
+                bytes: bytes.to_vec(),
+                cut,
+            };
             let line = frame_line(UNIX_EPOCH, &frame, &Mask::new(vec!["12345678".to_owned()]));
             let (_, line) = line.as_str().split_once("\"received\",").unwrap();
             line.to_owned()
