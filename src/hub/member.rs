@@ -16,7 +16,7 @@ use crate::client::{Abort, Client, Protocol, ServerInfo};
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::guard;
-use crate::sync::{lock, wait_for};
+use crate::sync::{Condition, lock, wait_for};
 use crate::transport::tap::clients::observing;
 
 use super::builder::Handlers;
@@ -87,7 +87,7 @@ pub(super) struct Member {
     pub calls: AtomicU64,
     /// Number of threads that write a call to the server.
     writers: Mutex<usize>,
-    written: Condvar,
+    written: Condition,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -150,7 +150,7 @@ impl Member {
             restarts: limits.restarts,
             calls: AtomicU64::new(0),
             writers: Mutex::new(0),
-            written: Condvar::new(),
+            written: Condition::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
         })
@@ -398,7 +398,7 @@ impl Member {
                 let why = format!("the server {:?} does not read its input", self.key);
                 return Err(Error::new(ErrorKind::Busy, why));
             }
-            writers = wait_for(&self.written, writers, left);
+            writers = self.written.wait_for(writers, left);
         }
         *writers += 1;
         Ok(WritePermit(self))
@@ -468,8 +468,9 @@ pub(super) struct WritePermit<'m>(&'m Member);
 
 impl Drop for WritePermit<'_> {
     fn drop(&mut self) {
-        *lock(&self.0.writers) -= 1;
-        self.0.written.notify_one();
+        let mut writers = lock(&self.0.writers);
+        *writers -= 1;
+        self.0.written.release(writers);
     }
 }
 

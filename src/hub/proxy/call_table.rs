@@ -10,7 +10,7 @@
 //! - The lock of the table is never held together with that of a call.
 
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::client::{LogEntry, Question};
@@ -18,7 +18,7 @@ use crate::server::{self, Caller, Context, ToolError};
 
 #[cfg(doc)]
 use crate::limits::Limits;
-use crate::sync::{lock, wait_for};
+use crate::sync::{Condition, lock};
 
 use super::super::spawn;
 use super::Exports;
@@ -31,7 +31,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 #[derive(Default)]
 pub(super) struct CallTable {
     table: Mutex<Table>,
-    changed: Condvar,
+    changed: Condition,
     /// Number of calls that wait for a connection.
     pub waiting: AtomicUsize,
 }
@@ -73,7 +73,7 @@ impl CallTable {
             if ctx.cancelled() {
                 return Err(ToolError::new("the call was cancelled"));
             }
-            table = wait_for(&self.changed, table, LOOK);
+            table = self.changed.wait_for(table, LOOK);
         }
         Ok(())
     }
@@ -81,8 +81,7 @@ impl CallTable {
     pub(super) fn remove(&self, removed: &Arc<ProxiedCall>) {
         let mut table = lock(&self.table);
         table.calls.retain(|call| !Arc::ptr_eq(call, removed));
-        drop(table);
-        self.changed.notify_all();
+        self.changed.release(table);
     }
 
     /// The calls that a server processes, if all of them certainly belong to one client.
@@ -100,8 +99,9 @@ impl CallTable {
 
     /// Ends the thread that watches the deadlines.
     pub(super) fn close(&self) {
-        lock(&self.table).closed = true;
-        self.changed.notify_all();
+        let mut table = lock(&self.table);
+        table.closed = true;
+        self.changed.release(table);
     }
 }
 
@@ -172,8 +172,7 @@ impl Exports {
             let mut table = lock(&self.calls.table);
             table.deadlines += 1;
             if std::mem::replace(&mut table.watched, true) {
-                drop(table);
-                return self.calls.changed.notify_all();
+                return self.calls.changed.release(table);
             }
         }
         let exports = Arc::clone(self);
@@ -204,7 +203,7 @@ impl Exports {
                 return;
             };
             let left = next.saturating_duration_since(Instant::now());
-            table = wait_for(&self.calls.changed, table, left);
+            table = self.calls.changed.wait_for(table, left);
             drop(table);
         }
     }
