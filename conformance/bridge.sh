@@ -4,14 +4,15 @@
 #   endurance   npm's server-everything, which speaks the session protocol over stdio only, is served over HTTP to many
 #               clients of both protocols, while clients and the server are killed
 #   pairs       clients of both protocols use servers of the other and of the same one, over every transport
+#   board       board_server behind the proxy passes all checks of stdio.sh and http.sh
 #   configs     files of VS Code, Claude Code and mcp-proxy start five servers as they are
 #
 #   conformance/bridge.sh                     short: 20,000 calls of 100 clients, the server is killed 10 times; one
-#                                             client of each protocol
+#                                             client of each protocol; the board over HTTP only
 #   conformance/bridge.sh --long              1,000,000 calls of 500 clients, the server is killed 200 times; all clients
-#   conformance/bridge.sh --only endurance|pairs|configs
+#   conformance/bridge.sh --only endurance|pairs|board|configs
 #   conformance/bridge.sh --seed N            repeats the random choices of a run
-#   conformance/bridge.sh --programs FOLDER   takes tinymcp from there
+#   conformance/bridge.sh --programs FOLDER   takes tinymcp and examples/board_server from there
 #
 # Linux with python3, node, npm and git; on Debian, as root, they are installed with apt-get. See bridge/*.py.
 set -euo pipefail
@@ -34,9 +35,10 @@ done
 if [ -z "$programs" ]; then
     # Only what a proxy needs: its size is a part of the memory that is compared with the bar.
     cargo build --quiet --release --no-default-features --features proxy --bin tinymcp
+    cargo build --quiet --release --features http-server --example board_server
     programs=${CARGO_TARGET_DIR:-target}/release
 fi
-for check in ${only:-endurance pairs configs}; do
+for check in ${only:-endurance pairs board configs}; do
     case $check in
         endurance)
             install_packages peers
@@ -47,6 +49,10 @@ for check in ${only:-endurance pairs configs}; do
         pairs)
             install_packages peers clients/py clients/ts1 clients/ts2
             python3 "$here/bridge/pairs.py" $long "$programs/tinymcp"
+            ;;
+        board)
+            [ -z "$long" ] || "$here/stdio.sh" --server "proxy=$programs"
+            "$here/http.sh" --server "proxy=$programs"
             ;;
         configs)
             install_packages peers bridge

@@ -19,6 +19,8 @@
 import { holds, same, within } from "./harness.mjs";
 import { NOT_FOUND, PROTOCOL, contents, fails, refused, said, text } from "./results.mjs";
 
+/** Name and logger of the server, which a proxy before it replaces. */
+export const { BOARD_NAME: NAME = "board", BOARD_LOGGER: LOGGER = "gpio" } = process.env;
 export const TOOLS = ["system_status", "gpio_read", "gpio_write", "blink", "erase_pins", "file_write"];
 const STATUS = {
   // Left out on a machine without a sensor.
@@ -96,7 +98,7 @@ export async function checkPeer(session, peer) {
 
   await check("connect", async () => {
     const { name, protocol, capabilities } = peer.about();
-    same(name, "board", "serverInfo.name");
+    same(name, NAME, "serverInfo.name");
     same(protocol, PROTOCOL[peer.era], "protocol revision");
     for (const kind of ["tools", "resources", "prompts", "completions", "logging"]) {
       holds(capabilities[kind], `capability ${kind} is missing in ${JSON.stringify(capabilities)}`);
@@ -213,7 +215,7 @@ export async function checkPeer(session, peer) {
     return peer.logs.drain().map(({ level, logger, data }) => ({ level, logger, data }));
   };
   await check("log", async () => {
-    const expected = { level: "info", logger: "gpio", data: "blinking pin 13" };
+    const expected = { level: "info", logger: LOGGER, data: "blinking pin 13" };
     same(await blinkLogs(13, await peer.logging("info")), [expected], "log messages at info");
     same(await blinkLogs(13, await peer.logging("debug")), [expected], "log messages at debug");
   });

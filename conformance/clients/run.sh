@@ -8,6 +8,7 @@
 #   … --server board|serve                      one of the servers: board_server, or `tinymcp serve` with the files of
 #                                               examples/serve and clients/definition
 #   … --server board|serve=PROGRAM              uses this program instead of building one, for example an emulated one
+#   … --server proxy=FOLDER                     tinymcp and examples/board_server from there: the board behind the proxy
 #
 # The clients are pinned in the folders of conformance/clients and installed there, into ignored
 # folders. clients/plan.json lists the checks, clients/unable.txt the features that a client lacks.
@@ -48,6 +49,10 @@ while [ $# -gt 0 ]; do
                     [ -x "$program" ] || usage
                     program=$(cd "$(dirname "$program")" && pwd)/$(basename "$program")
                     ;;
+                proxy=*)
+                    servers=(proxy)
+                    program=$(cd "${2#*=}" && pwd)
+                    ;;
                 *) usage ;;
             esac
             shift 2
@@ -67,6 +72,12 @@ command_of() {
             command=("${program:-$(build_example board_server http-server)}")
             if [ "$transport" = stdio ]; then command+=(--stdio); fi
             ;;
+        proxy)
+            # What follows are options of the proxy.
+            command=(sh -c 'exec "$0/tinymcp" proxy "$@" -- "$0/examples/board_server" --stdio' "$program")
+            # The proxy has its own name, and its server's key precedes the names of loggers.
+            export BOARD_NAME=tinymcp BOARD_LOGGER=board_server/gpio
+            ;;
         serve)
             command -v git >/dev/null && command -v jq >/dev/null || apt_install git jq
             command=(python3 -I -S "$here/serve_copy.py" "${program:-$(build_tinymcp)}")
@@ -77,7 +88,7 @@ command_of() {
 # Runs one client within a time limit: three sessions of 90 s and a margin. After a crash, the
 # missing checks are failures.
 run_client() {
-    local arguments=("$transport" "$out" "$server" "${command[@]}")
+    local arguments=("$transport" "$out" "$tested" "${command[@]}")
     case $1 in
         py) timeout 400 "$here/py/.venv/bin/python" "$here/py/client.py" "${arguments[@]}" ;;
         *) timeout 400 node "$here/$1/client.mjs" "${arguments[@]}" ;;
@@ -85,13 +96,15 @@ run_client() {
     local folder
     for folder in "$out/$1"-*; do
         [ -d "$folder" ] || continue
-        python3 "$here/wire.py" "$server" "$1/${folder##*/"$1"-}" "$folder"
+        python3 "$here/wire.py" "$tested" "$1/${folder##*/"$1"-}" "$folder"
     done
 }
 
 failed=0
 for server in "${servers[@]}"; do
     command_of "$server"
+    # The checks of the server.
+    tested=${server/#proxy/board}
     out=$here/out/$transport-$server
     rm -rf "$out"
     mkdir -p "$out"
@@ -102,6 +115,6 @@ for server in "${servers[@]}"; do
     wait
     for client in "${clients[@]}"; do
         cat "$out/$client.txt"
-    done | python3 "$here/report.py" "$server" "$transport" "${clients[@]}" || failed=1
+    done | python3 "$here/report.py" "$tested" "$transport" "${clients[@]}" || failed=1
 done
 exit $failed

@@ -1,7 +1,7 @@
 // Checks of the Inspector's command line against the board. Each run starts a new server, so nothing can be written in
 // one run and read in the next.
 
-import { TOOLS, diagnosis, promptList, resourceList, statusObject, templateList, toolSchemas } from "../board.mjs";
+import { NAME, TOOLS, diagnosis, promptList, resourceList, statusObject, templateList, toolSchemas } from "../board.mjs";
 import { holds, same } from "../harness.mjs";
 import { PROTOCOL, contents, said, text } from "../results.mjs";
 import { RUN_TIMEOUT, TOOL_ERROR, tool } from "./command.mjs";
@@ -18,7 +18,7 @@ export async function checkEra(session, command) {
 
   await check("connect", async () => {
     const { serverInfo, protocolVersion, capabilities } = await command.result("initialize");
-    same(serverInfo.name, "board", "serverInfo.name");
+    same(serverInfo.name, NAME, "serverInfo.name");
     same(protocolVersion, PROTOCOL[era], "protocol revision");
     for (const kind of ["tools", "resources", "prompts", "completions", "logging"]) {
       holds(capabilities[kind], `capability ${kind} is missing in ${JSON.stringify(capabilities)}`);

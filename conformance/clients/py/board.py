@@ -5,6 +5,7 @@ on the wire: everything from a callback is awaited, and "no message" is shown by
 """
 
 import json
+import os
 
 import anyio
 import mcp_types as types
@@ -13,6 +14,8 @@ from mcp import MCPError
 from harness import Inbox, same
 from results import NOT_FOUND, PROTOCOL, contents, fails, refused, said, text
 
+# Name and logger of the server, which a proxy before it replaces.
+NAME, LOGGER = os.environ.get("BOARD_NAME", "board"), os.environ.get("BOARD_LOGGER", "gpio")
 TOOLS = ["system_status", "gpio_read", "gpio_write", "blink", "erase_pins", "file_write"]
 STATUS = {
     "cpuTemperatureCelsius": (int, float),
@@ -56,7 +59,7 @@ async def check_peer(session, peer):
 
     async def connect():
         name, protocol, capabilities = await peer.about()
-        same(name, "board", "serverInfo.name")
+        same(name, NAME, "serverInfo.name")
         same(protocol, PROTOCOL[peer.era], "protocol revision")
         for kind in ["tools", "resources", "prompts", "completions", "logging"]:
             assert kind in capabilities, f"capability {kind} is missing in {capabilities}"
@@ -239,7 +242,7 @@ async def check_peer(session, peer):
             options = await peer.logging(level)
             result, _ = await blink({"pin": pin, "times": 1, "intervalMs": 20}, **options)
             said(result, f"pin {pin} blinked 1 times")
-            same((await logged(pin))[-1], ("info", "gpio", f"blinking pin {pin}"), "log message")
+            same((await logged(pin))[-1], ("info", LOGGER, f"blinking pin {pin}"), "log message")
 
     async def log_floor():
         for pin, level in [(14, "error"), (16, "info")]:
