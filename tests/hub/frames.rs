@@ -135,6 +135,8 @@ fn a_notification_outside_of_calls_is_observed() {
             let _ = changed.send(change.clone());
         });
         let client = client.over(ours).unwrap();
+        // A session gets notifications once the server has read that it is ready.
+        client.call_tool("one__echo", json!({"word": "w"})).unwrap();
         handles.lock().unwrap()[0].add_tool(Tool::new("more"), |_, ()| Ok("")).unwrap();
         changes.recv_timeout(SOON).unwrap();
         let listed = "notifications/tools/list_changed";
