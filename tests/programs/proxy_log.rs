@@ -1,9 +1,10 @@
 //! `tinymcp proxy --log` and `--access-log`: frames of both sides, requests and their outcomes.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use tinymcp::json::{Doc, Value};
@@ -184,4 +185,39 @@ fn a_log_that_cannot_be_opened_is_an_error() {
     let mut process = proxy(&["--log", "/dev/null"], &folder);
     process.reported("tinymcp: /dev/null: not a regular file");
     assert_eq!(process.end(), 2);
+}
+
+#[test]
+fn a_trace_passes_through_proxies_over_stdio_and_http() {
+    const TRACE: &str = r#""traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","tracestate":"a=1","baggage":"k=v""#;
+    const MODERN: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
+    const OPENING: &str = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
+        r#""capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
+        "\n",
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        "\n"
+    );
+    for (opening, meta) in [(OPENING, r#""x":1"#), ("", MODERN)] {
+        let folder = example("trace");
+        let behind = proxy(&["--http", "127.0.0.1:0", "--log", "behind"], &folder);
+        let mut front = Command::new(PROGRAM);
+        front.args(["proxy", "--url", &url(&behind), "--log", "front"]).current_dir(&folder);
+        let mut front = front.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let call = format!(
+            r#"{opening}{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"one__echo","arguments":{{"text":"needle","password":""}},"_meta":{{{meta},{TRACE}}}}}}}"#
+        );
+        writeln!(front.stdin.take().unwrap(), "{call}").unwrap();
+        let output = String::from_utf8(front.wait_with_output().unwrap().stdout).unwrap();
+        assert!(output.contains("needle"), "{output}");
+        for log in ["front", "behind"] {
+            let sent = |line: &&Doc| {
+                [member(line, "side"), member(line, "direction")] == ["server", "sent"] && has(line, "needle")
+            };
+            let found = lines(&folder.join(log), |lines| lines.iter().any(|line| sent(&line)));
+            let frame = found.iter().find(sent).unwrap();
+            assert!(has(frame, TRACE), "{log}: {}", frame.text());
+            assert!(!has(frame, r#""x":1"#), "{log}: {}", frame.text());
+        }
+    }
 }
