@@ -149,8 +149,8 @@ impl Encoded {
 pub(crate) enum Reply<'a> {
     /// An empty result.
     Empty,
-    /// Identity and capabilities of the server.
-    Greeting { offer: ServerCapabilities, cache: CacheHint },
+    /// Identity and capabilities of the server; `instructions` in place of its own.
+    Greeting { offer: ServerCapabilities, cache: CacheHint, instructions: Option<&'a str> },
     /// A page of descriptors, encoded for this revision.
     Page {
         list: List,

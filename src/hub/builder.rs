@@ -26,6 +26,7 @@ type OnSample = Arc<dyn Fn(&str, &Sampling) -> Result<SampleResponse, Refusal> +
 type OnLog = Arc<dyn Fn(&str, &LogEntry) + Send + Sync>;
 type OnChange = Arc<dyn Fn(&str, &Change) + Send + Sync>;
 type OnStatus = Arc<dyn Fn(&Status) + Send + Sync>;
+type Instructions = Arc<dyn Fn(&[Status]) -> Option<String> + Send + Sync>;
 
 /// The host's name and its handlers.
 pub(super) struct Handlers {
@@ -40,6 +41,7 @@ pub(super) struct Handlers {
     roots: Option<Vec<Root>>,
     trace: bool,
     lazy_tools: bool,
+    instructions: Option<Instructions>,
     observer: Option<Arc<dyn Observer>>,
     log: Option<(Level, OnLog)>,
     change: Option<OnChange>,
@@ -57,6 +59,8 @@ pub(super) struct Handlers {
 struct Clients {
     /// Capabilities that at least one client declared; `None` before the first client.
     able: Option<ClientCapabilities>,
+    /// End of the wait of clients for the servers.
+    until: Option<Instant>,
     /// Servers need not wait for a client.
     over: bool,
 }
@@ -84,6 +88,7 @@ impl HubBuilder {
                 roots: None,
                 trace: false,
                 lazy_tools: false,
+                instructions: None,
                 observer: None,
                 log: None,
                 change: None,
@@ -182,6 +187,19 @@ impl HubBuilder {
     /// Use [`crate::Upstream::allow_tools`] to select the tools that can be called.
     pub fn lazy_tools(mut self) -> HubBuilder {
         self.handlers.lazy_tools = true;
+        self
+    }
+
+    /// Sets the function that returns the instructions for a client over stdio or a link, from the
+    /// state of the servers, with an exported hub ([`Hub::export`]). With
+    /// [`HubBuilder::wait_for_client`] the response to the client's first message waits for the
+    /// servers; pings get their responses meanwhile. `None` stands for the instructions of the
+    /// server that the hub was exported to, which clients over HTTP always get.
+    pub fn instructions(
+        mut self,
+        instructions: impl Fn(&[Status]) -> Option<String> + Send + Sync + 'static,
+    ) -> HubBuilder {
+        self.handlers.instructions = Some(Arc::new(instructions));
         self
     }
 
@@ -317,15 +335,30 @@ impl Handlers {
         self.client_arrived.notify_all();
     }
 
-    /// Adds the capabilities of a client. Returns how long the first client may wait for the
-    /// servers.
-    pub(super) fn client_arrived(&self, able: ClientCapabilities) -> Option<Duration> {
+    /// Adds the capabilities of a client.
+    pub(super) fn client_arrived(&self, able: ClientCapabilities) {
         let mut clients = lock(&self.clients);
-        let first = clients.able.is_none();
+        if clients.able.is_none() {
+            clients.until = self.client_wait.map(|time| Instant::now() + time);
+        }
         clients.able = Some(clients.able.unwrap_or_default().union(able));
         drop(clients);
         self.client_arrived.notify_all();
-        self.client_wait.filter(|_| first)
+    }
+
+    /// The end of the wait of clients for the servers, if it is not over.
+    pub(super) fn clients_wait_until(&self) -> Option<Instant> {
+        lock(&self.clients).until.filter(|until| Instant::now() < *until)
+    }
+
+    /// Returns true with [`HubBuilder::instructions`].
+    pub(super) fn has_instructions(&self) -> bool {
+        self.instructions.is_some()
+    }
+
+    /// The instructions for a client.
+    pub(super) fn instructions(&self, servers: &[Status]) -> Option<String> {
+        self.instructions.as_ref().and_then(|instructions| instructions(servers))
     }
 
     /// A client builder with the host's handlers, for the server with this key. `call_timeout`

@@ -69,7 +69,7 @@ pub use self::tool_error::ToolError;
 pub(crate) use self::{
     call::deferred::{Caller, Deferred},
     proxy::{ask_only, log_to_only, questions},
-    registry::catalog::{Delegate, Watched},
+    registry::catalog::{Delegate, Greeted, Watched},
     registry::{Checks, ReadFn, Registry, ToolFn},
     registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
 };

@@ -315,3 +315,99 @@ fn a_client_that_connects_before_the_servers_may_ask_for_completions() {
         assert!(client.server().offer.completions, "{protocol:?}");
     }
 }
+
+/// The response with this id, and the lines before it.
+fn response(client: &MemoryEnd, id: u32) -> (serde_json::Value, Vec<String>) {
+    let mut before = Vec::new();
+    loop {
+        let line = client.receive(SOON).unwrap_or_else(|| panic!("no response {id} after {before:?}"));
+        let message: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if message["id"] == id {
+            return (message, before);
+        }
+        before.push(line);
+    }
+}
+
+#[test]
+fn the_response_to_a_greeting_waits_for_the_instructions_of_servers_and_blocks_nothing() {
+    for below in [Protocol::Session, Protocol::Stateless] {
+        let builder = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(SOON);
+        let hub = builder
+            .instructions(|servers| match &servers[0].state {
+                tinymcp::ServerState::Running(info) => info.instructions.clone(),
+                state => Some(format!("{state:?}")),
+            })
+            .build()
+            .unwrap();
+        let mut server = Server::new("proxy", "1.0.0");
+        server.limits(limits()).instructions("of the proxy");
+        hub.export(&mut server).unwrap();
+        let (go, gone) = mpsc::channel();
+        let gone = Mutex::new(gone);
+        hub.add(
+            "one",
+            Upstream::with(move |client| {
+                gone.lock().unwrap().recv_timeout(SOON).unwrap();
+                let (theirs, ours) = memory_links();
+                let mut server = Server::new("one", "1.0.0");
+                server.instructions("of the server");
+                server.tool(Tool::new("t"), |_, _: Nothing| Ok("")).unwrap();
+                std::thread::spawn(move || server.serve(theirs));
+                client.over(ours)
+            }),
+        )
+        .unwrap();
+        let (link, client) = memory();
+        std::thread::spawn(move || server.serve(link));
+        let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+        let send = |id: u32, method: &str, session: &str| {
+            let params = if below == Protocol::Session { session } else { meta };
+            assert!(client.send(&format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}}}}}"#
+            )));
+        };
+        match below {
+            Protocol::Session => send(
+                1,
+                "initialize",
+                r#""protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}"#,
+            ),
+            Protocol::Stateless => send(1, "server/discover", ""),
+        }
+        // Answered while the server has not connected; the stateless protocol has no ping.
+        send(2, "ping", "");
+        let (pong, before) = response(&client, 2);
+        assert_eq!(pong.get("result").is_some(), below == Protocol::Session);
+        assert!(before.is_empty(), "{before:?}");
+        // A client need not wait for the response to its greeting.
+        send(3, "tools/list", "");
+        go.send(()).unwrap();
+        let (mut greeting, mut tools) = (None, None);
+        while greeting.is_none() || tools.is_none() {
+            let line = client.receive(SOON).expect("two responses");
+            let message: serde_json::Value = serde_json::from_str(&line).unwrap();
+            match message["id"].as_u64() {
+                Some(1) => greeting = Some(message),
+                Some(3) => tools = Some(message),
+                _ => {}
+            }
+        }
+        assert_eq!(greeting.unwrap()["result"]["instructions"], "of the server");
+        assert_eq!(tools.unwrap()["result"]["tools"][0]["name"], "one__t");
+        hub.close();
+    }
+}
+
+#[test]
+fn without_instructions_of_servers_a_client_gets_those_of_the_server() {
+    for below in [Protocol::Session, Protocol::Stateless] {
+        let builder = Hub::builder("proxy", "1.0.0").limits(limits()).instructions(|_| None);
+        let hub = builder.build().unwrap();
+        let mut server = Server::new("proxy", "1.0.0");
+        server.limits(limits()).instructions("of the proxy");
+        hub.export(&mut server).unwrap();
+        let client = connect(server, client(), below);
+        assert_eq!(client.server().instructions.as_deref(), Some("of the proxy"));
+    }
+}

@@ -237,7 +237,7 @@ fn a_program_that_does_not_start_is_reported_and_the_call_fails_at_once() {
 }
 
 #[test]
-fn clients_over_http_get_the_instructions_of_the_servers() {
+fn clients_get_the_instructions_of_the_servers() {
     let folder = example("instructions");
     let described = |file: &str, text: &str| {
         let name = file.trim_end_matches(".json");
@@ -263,6 +263,10 @@ fn clients_over_http_get_the_instructions_of_the_servers() {
         assert_eq!(several.title, None);
         let expected = "# first\n\nLook first.\n\n# second\n\nAsk second.\n";
         assert_eq!(several.instructions.as_deref(), Some(expected));
+        // The servers start after the client here.
+        let over_stdio = |args| session(protocol, args, &folder).client.server().instructions;
+        assert_eq!(over_stdio(&["--", PROGRAM, "serve", "first.json"]).as_deref(), Some("Look first."));
+        assert_eq!(over_stdio(&["--config", "mcp.json"]).as_deref(), Some(expected));
     }
 }
 

@@ -114,14 +114,14 @@ impl ServerEra for LegacyServer {
         }
         encode::begin_result(w, to.id);
         match reply {
-            Reply::Greeting { offer, .. } => {
+            Reply::Greeting { offer, instructions, .. } => {
                 let features = features(to.revision);
                 w.key("protocolVersion").string(version::name(to.revision));
                 w.key("capabilities");
                 encode::offer(w, features, offer);
                 w.key("serverInfo");
                 encode::implementation(w, features, &to.card.identity);
-                if let Some(instructions) = &to.card.identity.instructions {
+                if let Some(instructions) = instructions.or(to.card.identity.instructions.as_deref()) {
                     w.key("instructions").string(instructions);
                 }
             }

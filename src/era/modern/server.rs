@@ -180,13 +180,13 @@ impl ServerEra for ModernServer {
         let mut meta = "";
         let mut listen = None;
         match reply {
-            Reply::Greeting { offer, cache } => {
+            Reply::Greeting { offer, cache, instructions } => {
                 w.key("supportedVersions").begin_array();
                 w.string(version::name(V2026_07_28));
                 w.end_array();
                 w.key("capabilities");
                 encode::offer(w, features(to.revision), offer);
-                if let Some(instructions) = &to.card.identity.instructions {
+                if let Some(instructions) = instructions.or(to.card.identity.instructions.as_deref()) {
                     w.key("instructions").string(instructions);
                 }
                 hint(w, cache);

@@ -1,15 +1,16 @@
 //! Events of the exporting server: tools that are not listed yet, updates of resources, log levels,
 //! and the capabilities of the first client.
 
-use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::json::Value;
 use crate::model::ClientCapabilities;
-use crate::server::{Context, Delegate, ToolError, ToolFn, Watched};
+use crate::pool::guard;
+use crate::server::{Context, Delegate, Greeted, ToolError, ToolFn, Watched};
 use crate::sync::lock;
 
 use super::super::names::UpstreamNames;
+use super::super::spawn;
 use super::Export;
 
 /// An export as its server's delegate. Weak, because the export keeps the server's handle.
@@ -48,7 +49,27 @@ impl Delegate for Delegated {
 
     fn client_arrived(&self, capabilities: ClientCapabilities, waits: bool) {
         if let Some(export) = self.0.upgrade() {
-            export.client_arrived(capabilities, waits);
+            export.all.hub.shared.handlers.client_arrived(capabilities);
+            if waits {
+                export.wait_for_servers();
+            }
+        }
+    }
+
+    fn greets(&self) -> bool {
+        self.0.upgrade().is_some_and(|export| export.all.hub.shared.handlers.has_instructions())
+    }
+
+    fn greet(&self, done: Greeted) {
+        match self.0.upgrade() {
+            Some(export) => export.greet(done),
+            None => done(None),
+        }
+    }
+
+    fn wait(&self) {
+        if let Some(export) = self.0.upgrade() {
+            export.wait_for_servers();
         }
     }
 }
@@ -76,12 +97,35 @@ impl Export {
         unlisted.map(|(member, tool)| (member.key.clone(), tool))
     }
 
-    /// Stores the capabilities of a client. The first one waits for the lists where the
-    /// servers waited for it.
-    fn client_arrived(&self, capabilities: ClientCapabilities, waits: bool) {
+    /// Waits for the lists where the servers waited for the first client.
+    fn wait_for_servers(&self) {
+        if let Some(until) = self.all.hub.shared.handlers.clients_wait_until() {
+            self.all.hub.wait_settled(until);
+        }
+    }
+
+    /// Reports the instructions for a client, on a thread of its own if it must wait.
+    fn greet(self: &Arc<Self>, done: Greeted) {
+        let done = Arc::new(Mutex::new(Some(done)));
+        let (export, last) = (Arc::clone(self), Arc::clone(&done));
+        let greet = move || {
+            export.wait_for_servers();
+            export.greet_now(&last);
+        };
+        let waits = self.all.hub.shared.handlers.clients_wait_until().is_some();
+        if !waits || spawn("mcp-hub-greet", greet).is_err() {
+            self.greet_now(&done);
+        }
+    }
+
+    fn greet_now(&self, done: &Mutex<Option<Greeted>>) {
         let handlers = &self.all.hub.shared.handlers;
-        if let Some(time) = handlers.client_arrived(capabilities).filter(|_| waits) {
-            self.all.hub.wait_settled(Instant::now() + time);
+        // A panic of the host's function must not keep the client without a response.
+        let mut servers = self.all.hub.servers();
+        servers.retain(|status| self.offers(&status.server));
+        let instructions = guard(|| handlers.instructions(&servers)).unwrap_or_default();
+        if let Some(done) = lock(done).take() {
+            done(instructions);
         }
     }
 }
@@ -90,7 +134,7 @@ impl Export {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::{Hub, Server, Tool, Upstream, memory_links};

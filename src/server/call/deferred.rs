@@ -137,6 +137,15 @@ impl Deferred {
         );
     }
 
+    /// Ends a greeting once the delegate has reported its instructions, within a time that it
+    /// bounds.
+    pub(crate) fn greet(self) {
+        self.allow(Duration::ZERO);
+        let shared = Arc::clone(&self.shared);
+        let Some(delegate) = shared.delegate() else { return self.finish(Ok(Handled::Greeting(None))) };
+        delegate.greet(Box::new(move |instructions| self.finish(Ok(Handled::Greeting(instructions)))));
+    }
+
     /// Ends the call with this result.
     pub(crate) fn finish(mut self, result: Result<Handled, ToolError>) {
         let Some(job) = self.job.take() else { return };

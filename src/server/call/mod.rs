@@ -62,6 +62,8 @@ pub(crate) enum Target {
     Complete(Arc<CompleteFn>),
     /// A subscription through the owner of the catalog's entries.
     Subscribe,
+    /// The response to a client's first message, with the instructions of that owner.
+    Greeting,
 }
 
 impl Target {
@@ -86,6 +88,8 @@ pub(crate) enum Handled {
     /// The result of an upstream.
     #[allow(dead_code)] // Made by the hub.
     Proxied(Box<dyn Proxied>),
+    /// Identity and capabilities of the server, with these instructions.
+    Greeting(Option<String>),
     /// Success without a result.
     Empty,
     /// The call ends later, through a [`Deferred`].
@@ -189,6 +193,11 @@ impl Handled {
             Handled::Read(output) => Reply::Read(output, conn.core.read_cache),
             Handled::Prompt(output) => Reply::Prompt(output),
             Handled::Completion(output) => Reply::Completion(output),
+            Handled::Greeting(instructions) => Reply::Greeting {
+                offer: conn.core.offer(),
+                cache: conn.core.list_cache,
+                instructions: instructions.as_deref(),
+            },
             Handled::Proxied(result) => Reply::Proxied(&**result, conn.core.read_cache),
             // `check` turns a deferred outcome into `CallResult::Deferred`.
             Handled::Empty | Handled::Deferred(_) => Reply::Empty,
@@ -285,6 +294,7 @@ fn run<'c>(
             let uri = doc.at(uri).as_str().unwrap_or_default().to_owned();
             Ok(Handled::Deferred(Box::new(move |deferred| deferred.subscribe(uri))))
         }
+        (Target::Greeting, _) => Ok(Handled::Deferred(Box::new(Deferred::greet))),
         _ => Err(ToolError::fault(Fault::Internal("The handler does not match the request"))),
     }
 }

@@ -12,6 +12,7 @@ use crate::transport::ReplySink;
 use super::{Dispatcher, Effect, InlineTools, PlannedCall};
 use crate::server::call::request_state::Answers;
 use crate::server::call::{Target, check_prompt};
+use crate::server::registry::catalog::Delegate;
 use crate::server::registry::cursor;
 use crate::server::registry::tool_views::{Form, PLAIN};
 use crate::server::registry::{Describe, Listed, Registry, Table, ToolEntry};
@@ -43,8 +44,12 @@ impl Dispatcher<dyn InlineTools> {
         query: &Query,
         sink: &Arc<dyn ReplySink>,
     ) -> Result<Effect, Fault> {
+        let greeting = matches!(query.operation, Operation::Open | Operation::Describe);
+        let greets = self.greets();
         if era.questions() == Questions::InResult {
-            self.client_arrived(query.peer.capabilities);
+            self.client_arrived(query.peer.capabilities, !(greeting && greets));
+        } else if greets {
+            self.wait_for_entries(query.operation);
         }
         let offer = self.offer;
         let reply = match query.operation {
@@ -69,11 +74,16 @@ impl Dispatcher<dyn InlineTools> {
                 self.listen(doc.at(filter), request, era, query, sink)?;
                 return Ok(Effect::Ignore);
             }
-            Operation::Open => {
-                self.open(params, era, query);
-                Reply::Greeting { offer, cache: self.core.list_cache }
+            Operation::Open | Operation::Describe => {
+                if query.operation == Operation::Open {
+                    self.open(params, era, query, !greets);
+                }
+                if greets {
+                    let (target, answers) = (Target::Greeting, Answers::new());
+                    return Ok(Effect::Call(PlannedCall { era, query: *query, target, answers }));
+                }
+                Reply::Greeting { offer, cache: self.core.list_cache, instructions: None }
             }
-            Operation::Describe => Reply::Greeting { offer, cache: self.core.list_cache },
             Operation::Ping => Reply::Empty,
             Operation::SetLevel(level) => {
                 gate(offer.logging, request)?;
@@ -186,19 +196,37 @@ impl Dispatcher<dyn InlineTools> {
     }
 
     /// Opens a session, if the era has sessions.
-    fn open(&mut self, params: &Params<'_>, era: &'static dyn ServerEra, query: &Query) {
+    fn open(&mut self, params: &Params<'_>, era: &'static dyn ServerEra, query: &Query, waits: bool) {
         let session = era.open(params, query);
         self.peer = session.as_ref().map(|s| s.peer);
         *self.conn.session() = session;
         if let Some(peer) = self.peer {
-            self.client_arrived(peer.capabilities);
+            self.client_arrived(peer.capabilities, waits);
+        }
+    }
+
+    /// Returns whether the delegate has instructions for this client. Their response waits for the
+    /// delegate, so only a thread that serves one client uses them.
+    fn greets(&self) -> bool {
+        self.waits && self.core.shared.delegate().is_some_and(Delegate::greets)
+    }
+
+    /// Waits for the delegate's entries before a request of a session that needs them. A client may
+    /// send it before it has the response to its first message.
+    fn wait_for_entries(&mut self, operation: Operation) {
+        if matches!(operation, Operation::Open | Operation::Ping | Operation::SetLevel(_)) {
+            return;
+        }
+        if let Some(delegate) = self.core.shared.delegate() {
+            delegate.wait();
+            self.refresh();
         }
     }
 
     /// Reports a client's capabilities to the delegate.
-    fn client_arrived(&mut self, capabilities: ClientCapabilities) {
+    fn client_arrived(&mut self, capabilities: ClientCapabilities, waits: bool) {
         if let Some(delegate) = self.core.shared.delegate() {
-            delegate.client_arrived(capabilities, self.waits);
+            delegate.client_arrived(capabilities, self.waits && waits);
             // The delegate may have changed the registry.
             self.refresh();
         }

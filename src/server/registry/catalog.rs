@@ -148,7 +148,11 @@ impl Catalog {
 /// Callback for the result of [`Delegate::watch`]: each URI, with an error if it has no updates.
 pub(crate) type Watched = Box<dyn FnOnce(Vec<(String, Result<(), ToolError>)>) + Send>;
 
-/// Owner of a server's entries, such as a hub. Only [`Delegate::client_arrived`] may block.
+/// Callback for the result of [`Delegate::greet`].
+pub(crate) type Greeted = Box<dyn FnOnce(Option<String>) + Send>;
+
+/// Owner of a server's entries, such as a hub. Only [`Delegate::client_arrived`] and
+/// [`Delegate::wait`] may block.
 #[allow(dead_code)] // Implemented by the hub.
 pub(crate) trait Delegate: Send + Sync {
     /// The handler of a tool that is not in the registry but may exist.
@@ -167,4 +171,13 @@ pub(crate) trait Delegate: Send + Sync {
     /// A session opened, or a request without a session arrived, with these client capabilities.
     /// Called before the response to the message is sent. With `waits` this may block.
     fn client_arrived(&self, capabilities: ClientCapabilities, waits: bool);
+
+    /// Returns whether [`Delegate::greet`] has instructions for a client on a stream.
+    fn greets(&self) -> bool;
+
+    /// Calls `done` with the instructions for a client, on any thread and within a bounded time.
+    fn greet(&self, done: Greeted);
+
+    /// Waits until the entries are complete, within a bounded time after the first client.
+    fn wait(&self);
 }

@@ -10,7 +10,7 @@ use crate::era::{Eras, ServerIdentity};
 use crate::error::Error;
 use crate::json::{Doc, Value, Writer};
 use crate::limits::Limits;
-use crate::model::{CacheHint, Change, Fault, Operation, Query};
+use crate::model::{CacheHint, Change, Fault, Operation, Query, ServerCapabilities};
 use crate::pool::Pool;
 use crate::sync::lock;
 
@@ -165,6 +165,11 @@ impl Core {
         if w.as_bytes().len() <= SPARE_BYTES {
             WRITER.set(w);
         }
+    }
+
+    /// The capabilities that the server announces now.
+    pub(crate) fn offer(&self) -> ServerCapabilities {
+        self.shared.catalog.registry().offer(self.shared.catalog.capabilities())
     }
 
     /// A document to parse into.

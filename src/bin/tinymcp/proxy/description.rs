@@ -16,28 +16,35 @@ const LONGEST: usize = 16 << 10;
 
 /// Describes the server by the upstream servers that are running.
 pub(super) fn describe(server: &mut Server, upstream: &[Status]) {
-    let info = |status: &Status| match &status.state {
-        ServerState::Running(info) => Some((**info).clone()),
-        _ => None,
-    };
+    if let Some(instructions) = instructions(upstream) {
+        server.instructions(instructions);
+    }
     if let [only] = upstream {
-        let Some(ServerInfo { title, description, instructions, .. }) = info(only) else { return };
+        let Some(ServerInfo { title, description, .. }) = info(only) else { return };
         if let Some(title) = title {
             server.title(bounded(&title, LONGEST));
         }
         if let Some(description) = description {
             server.description(bounded(&description, LONGEST));
         }
-        if let Some(instructions) = instructions {
-            server.instructions(bounded(&instructions, LONGEST));
-        }
-        return;
     }
-    let instructions = |status| info(status)?.instructions.filter(|text| !text.trim().is_empty());
-    let texts = upstream.iter().filter_map(|status| Some((&*status.server, instructions(status)?)));
+}
+
+/// The instructions of the servers that are running.
+pub(super) fn instructions(upstream: &[Status]) -> Option<String> {
+    let text = |status| info(status)?.instructions.filter(|text: &String| !text.trim().is_empty());
+    if let [only] = upstream {
+        return text(only).map(|text| bounded(&text, LONGEST));
+    }
+    let texts = upstream.iter().filter_map(|status| Some((&*status.server, text(status)?)));
     let texts: Vec<(&str, String)> = texts.collect();
-    if !texts.is_empty() {
-        server.instructions(joined(&texts));
+    (!texts.is_empty()).then(|| joined(&texts))
+}
+
+fn info(status: &Status) -> Option<ServerInfo> {
+    match &status.state {
+        ServerState::Running(info) => Some((**info).clone()),
+        _ => None,
     }
 }
 

@@ -155,7 +155,7 @@ fn export(options: &Options, traffic: Option<&Traffic>) -> std::result::Result<(
     }
     if options.http.is_none() {
         // There is one client, so the servers are offered that client's capabilities.
-        hub = hub.wait_for_client(START);
+        hub = hub.wait_for_client(START).instructions(description::instructions);
     }
     if let Some(observe) = traffic.and_then(Traffic::of_servers) {
         hub = hub.on_frame(observe);
