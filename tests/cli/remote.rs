@@ -181,6 +181,84 @@ fn a_changed_description_is_a_difference() {
     }
 }
 
+/// Words that call a tool of a server that the program itself runs.
+fn through<'a>(call: &[&'a str], own: &[&'a str]) -> Vec<&'a str> {
+    [call, &["-q", "--text", "--", env!("CARGO_BIN_EXE_tinymcp")], own].concat()
+}
+
+#[test]
+fn a_recorded_session_is_replayed_both_ways() {
+    let folder = super::folder("recorded");
+    let program = program("board_server");
+    for (number, (call, text)) in [
+        (&["call", "gpio_write", "pin=7", "value=1"][..], "pin 7 is now 1\n"),
+        (&["call", "blink", "pin=2", "times=2", "intervalMs=1"], "pin 2 blinked 2 times\n"),
+        (&["call", "erase_pins", "--answer", "sure=yes"], "all pins are 0\n"),
+        (&["get", "diagnose", "symptom=x"], ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for era in ["session", "stateless"] {
+            let file = folder.join(format!("{number}-{era}.jsonl"));
+            let file = file.to_str().unwrap();
+            let call = [call, &["--protocol", era]].concat();
+            let (code, recorded, err) = run(&through(&call, &["record", file, "--", &program]), "");
+            assert!(code == 0 && recorded.ends_with(text), "{call:?} {recorded}{err}");
+            let (code, replayed, err) = run(&through(&call, &["replay", file]), "");
+            assert_eq!((code, &replayed), (0, &recorded), "{call:?}: {err}");
+            // The same server gives the same answers.
+            let (code, out, err) = run(&["replay", file, "--client", "--", &program], "");
+            assert_eq!((code, out.as_str()), (0, ""), "{call:?}: {err}");
+        }
+    }
+    // What was not recorded is an error that names what was.
+    let file = folder.join("0-session.jsonl");
+    let path = file.to_str().unwrap();
+    let other = through(&["call", "gpio_write", "pin=8", "value=1"], &["replay", path]);
+    let (code, _, err) = run(&other, "");
+    assert!(code == 1 && err.contains(r#"the nearest request is tools/call {"arguments":{"pin":7"#), "{err}");
+    // A different answer is a difference, unless it is ignored.
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("pin 7 is now 1", "pin 7 is on")).unwrap();
+    let drive = ["replay", path, "--client", "--text", "--", &program];
+    let (code, out, err) = run(&drive, "");
+    assert_eq!(code, 1, "{err}");
+    assert!(out.contains("tools/call gpio_write /result/content/0/text: \"pin 7 is on\" is now"), "{out}");
+    let ignoring = ["--ignore", "/result/content", "replay", path, "--client", "--", &program];
+    assert_eq!(run(&ignoring, ""), (0, String::new(), String::new()));
+}
+
+#[test]
+fn a_recording_has_no_credentials_and_every_frame() {
+    let file = super::folder("masked").join("session.jsonl");
+    let path = file.to_str().unwrap();
+    let script = server("{}");
+    let own = ["record", path, "-e", "KEY=sk-0123456789", "--", "/bin/sh", "-c", &script];
+    let call = ["call", "t", r#"{"password":"x","note":"key sk-0123456789"}"#];
+    assert_eq!(run(&through(&call, &own), "").0, 1);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains(r#""password":"[masked]","note":"key [masked]""#), "{text}");
+    for line in text.lines() {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        assert!(entry["t"].is_u64() && ["c2s", "s2c", "err"].contains(&entry["dir"].as_str().unwrap()));
+    }
+    for (args, text, named) in [
+        (&["replay", path][..], "{}\n", "dir"),
+        (&["replay", path], "{\n", "session.jsonl:1:"),
+        (&["replay", path], "", "no frames"),
+        (&["replay", "/no/such/file"], "", "/no/such/file"),
+        (&["replay", path, "--", "/bin/false"], "{\"dir\":\"c2s\",\"frame\":{}}\n", "--client"),
+        (&["record", path], "", "expected a server"),
+        (&["record", "/no/such/folder/x", "--", "/bin/false"], "", "/no/such/folder/x"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let (code, _, err) = run(args, "");
+        assert_eq!(code, 2, "{args:?}: {err}");
+        assert!(err.contains(named), "{args:?}: {err}");
+    }
+}
+
 #[test]
 fn questions_are_answered_on_the_command_line() {
     for era in ["session", "stateless"] {

@@ -6,6 +6,7 @@
 //! | `proxy` | `proxy`: servers over another transport, many as one |
 //! | `discovery` | the configuration file when the command line names no server |
 //! | `http` | settings of the HTTP server, file of tokens |
+//! | `mask` | masking of credentials in frames |
 //! | `cli` | requests to servers, lint and fix of tool schemas, validation of values |
 //!
 //! The feature `serve` builds the program with that command only; the feature `proxy` adds that
@@ -29,6 +30,8 @@ mod discovery;
 mod escape;
 #[cfg(all(unix, feature = "http-server"))]
 mod http;
+#[cfg(all(unix, feature = "proxy"))]
+mod mask;
 #[cfg(unix)]
 mod options;
 #[cfg(all(unix, feature = "proxy"))]

@@ -17,7 +17,8 @@ use crate::serve::nearest;
 /// Short options and their long names.
 const SHORT: [(char, &str); 4] = [('H', "header"), ('e', "env"), ('o', "output"), ('q', "quiet")];
 /// Options with a value.
-const WITH_VALUE: [&str; 19] = [
+const WITH_VALUE: [&str; 20] = [
+    "ignore",
     "format",
     "max-warnings",
     "answer",
@@ -60,6 +61,9 @@ pub(crate) struct Args {
     pub(crate) count: Option<u64>,
     /// Answers to questions of the server; a consent has no name.
     pub(crate) answers: Vec<(String, String)>,
+    /// Pointers to differences that do not count.
+    #[cfg_attr(not(unix), allow(dead_code))]
+    pub(crate) ignore: Vec<String>,
     /// Folders that the server may work in.
     pub(crate) roots: Vec<PathBuf>,
     /// JSON Pointer to the part of the result to print.
@@ -168,6 +172,7 @@ impl Args {
             "protocol" => self.protocol = Some(protocol(&text)?),
             "timeout" => self.timeout = Some(seconds(&text)?),
             "count" => self.count = Some(count(&text)?),
+            "ignore" => self.ignore.push(pointer(text)),
             "format" => self.format = Some(format(&text)?),
             "max-warnings" => {
                 let error = |_| format!("--max-warnings requires a number, got {text:?}");

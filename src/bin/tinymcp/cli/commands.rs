@@ -15,6 +15,8 @@ use super::args::Args;
 use super::failure::{Failure, Result};
 use super::output::Output;
 use super::{SERVER_FLAGS, call, connect, diff, info, print};
+#[cfg(unix)]
+use super::{record, replay};
 use crate::escape::plain;
 use crate::serve::nearest;
 
@@ -27,7 +29,8 @@ const QUEUED_EVENTS: usize = 1024;
 
 /// Returns whether this module implements the command.
 pub(crate) fn has_command(command: &str) -> bool {
-    ["list", "info", "call", "read", "get", "complete", "ping", "watch", "diff"].contains(&command)
+    ["list", "info", "call", "read", "get", "complete", "ping", "watch", "diff", "record", "replay"]
+        .contains(&command)
 }
 
 /// Runs one of these commands. Returns the exit status.
@@ -35,6 +38,7 @@ pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8> {
     let further: &[&str] = match command {
         "watch" => &["count"],
         "call" => &["structured"],
+        "replay" => &["client", "ignore"],
         _ => &[],
     };
     let mut args = Args::parse(command, args, &[&SERVER_FLAGS[..], &FLAGS, further].concat())?;
@@ -53,6 +57,12 @@ pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8> {
         "info" => return info::run(args, &output, &words),
         "ping" => return ping(args, &output, &words),
         "diff" => return diff::run(args, &output, &words),
+        #[cfg(unix)]
+        "record" => return record::run(args, &words),
+        #[cfg(not(unix))]
+        "record" | "replay" => return Err(format!("`tinymcp {command}` requires Unix").into()),
+        #[cfg(unix)]
+        "replay" => return replay::run(args, &output, &words),
         _ => {}
     }
     // Arguments are checked before a server is started.

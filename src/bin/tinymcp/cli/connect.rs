@@ -7,6 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::process::Command;
 
 use tinymcp::json::Writer;
 use tinymcp::{Client, ClientBuilder, Config, Endpoint, Error, Limits, Root, stderr};
@@ -110,10 +111,16 @@ fn configured(client: ClientBuilder, args: &Args, key: &str) -> Result<Result<Cl
 }
 
 fn spawn(client: ClientBuilder, args: &Args, words: &[OsString]) -> Result<Result<Client, Error>> {
+    // The user started this command, so it inherits the environment, as in a shell.
+    Ok(client.inherit_env(true).spawn(command(args, words)?))
+}
+
+/// Returns the command with its variables and its folder.
+pub(crate) fn command(args: &Args, words: &[OsString]) -> Result<Command> {
     let Some((program, rest)) = words.split_first() else {
         return Err("expected a command after --".into());
     };
-    let mut command = std::process::Command::new(program);
+    let mut command = Command::new(program);
     command.args(rest).envs(args.server.env.iter().map(|(name, value)| (name, value)));
     if let Some(folder) = &args.server.cwd {
         if !folder.is_dir() {
@@ -121,8 +128,7 @@ fn spawn(client: ClientBuilder, args: &Args, words: &[OsString]) -> Result<Resul
         }
         command.current_dir(folder);
     }
-    // The user started this command, so it inherits the environment, as in a shell.
-    Ok(client.inherit_env(true).spawn(command))
+    Ok(command)
 }
 
 /// Label of the server: its URL or program; for an interpreter or a package runner, the script or

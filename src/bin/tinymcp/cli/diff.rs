@@ -114,7 +114,7 @@ fn compare<'d>(
 
 /// Reports each difference of two values. The order of members does not count. Recurses as deep as
 /// the parser permits.
-fn differences<'d>(
+pub(crate) fn differences<'d>(
     before: Value<'d>,
     after: Value<'d>,
     pointer: String,
@@ -147,19 +147,23 @@ fn differences<'d>(
     }
 }
 
+/// Formats a value, shortened.
+pub(crate) fn shown(value: Option<Value<'_>>) -> String {
+    match value {
+        None => "nothing".to_owned(),
+        Some(value) if value.raw().chars().count() > SHOWN => {
+            value.raw().chars().take(SHOWN).chain(['…']).collect()
+        }
+        Some(value) => value.raw().to_owned(),
+    }
+}
+
 impl Change<'_> {
     fn text(&self) -> String {
         let Change { noun, name, pointer, .. } = self;
         let signature = |entry: Value<'_>| match *noun {
             "tool" => entry.get("inputSchema").map(|schema| Input(schema).signature()).unwrap_or_default(),
             _ => String::new(),
-        };
-        let shown = |value: Option<Value<'_>>| match value {
-            None => "nothing".to_owned(),
-            Some(value) if value.raw().chars().count() > SHOWN => {
-                value.raw().chars().take(SHOWN).chain(['…']).collect()
-            }
-            Some(value) => value.raw().to_owned(),
         };
         let line = match (self.before, self.after) {
             (Some(entry), None) if pointer.is_empty() => format!("- {noun} {name}{}", signature(entry)),

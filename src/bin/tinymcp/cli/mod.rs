@@ -23,6 +23,12 @@ mod info;
 mod lint;
 mod output;
 mod print;
+#[cfg(unix)]
+mod record;
+#[cfg(unix)]
+mod recording;
+#[cfg(unix)]
+mod replay;
 mod report;
 mod schema;
 #[cfg(unix)]
@@ -133,7 +139,7 @@ pub(crate) fn help(command: &str) -> Result<()> {
     let mut text = vec![*part];
     text.extend(parts.iter().filter(|other| {
         other.starts_with("SERVER is") && part.contains("SERVER")
-            || other.starts_with("Options of list") && commands::has_command(command)
+            || other.starts_with("Options of these") && commands::has_command(command)
     }));
     out(format!("{}\n", text.join("\n\n")).as_bytes())
 }

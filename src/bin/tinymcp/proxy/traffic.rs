@@ -20,11 +20,10 @@ use tinymcp::json::Writer;
 use tinymcp::{Direction, Frame, HttpRejection};
 
 mod access;
-mod mask;
 mod output;
 
+use crate::mask::{self, Mask};
 use access::AccessLog;
-use mask::Mask;
 pub(super) use output::Target;
 use output::{Output, frame_line, time};
 

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 use tinymcp::Direction;
 use tinymcp::json::{Doc, Kind, Value, Writer};
 
-use super::mask::{Mask, shortened};
 use super::output::time;
 use super::{Copied, Event, FindServer, Rejected, Side, What};
+use crate::mask::{Mask, shortened};
 
 /// Requests without a response that are remembered.
 const REQUESTS: usize = 4096;

@@ -15,9 +15,9 @@ use rustix::fs::{Mode, OFlags};
 use tinymcp::json::Writer;
 use tinymcp::{Direction, stderr};
 
-use super::mask::{Mask, shortened};
 use super::{Copied, Side};
 use crate::Result;
+use crate::mask::{Mask, shortened};
 use crate::serve::log;
 
 /// Bytes of the longest frame that is written whole.

@@ -35,10 +35,10 @@ const TEXT: usize = 200;
 const ENTRIES: usize = 8;
 
 /// The values that are masked in texts, the longest first.
-pub(super) struct Mask(Vec<String>);
+pub(crate) struct Mask(Vec<String>);
 
 /// The value, and the part behind its first blank: `Bearer TOKEN` is known by its token, too.
-pub(super) fn parts(value: &str) -> Vec<String> {
+pub(crate) fn parts(value: &str) -> Vec<String> {
     let behind = value.split_once(' ').map(|(_, behind)| behind.trim());
     let parts = std::iter::once(value.trim()).chain(behind).filter(|part| part.len() >= SHORTEST);
     parts.map(str::to_owned).collect()
@@ -55,13 +55,13 @@ enum Form {
 }
 
 impl Mask {
-    pub(super) fn new(mut values: Vec<String>) -> Mask {
+    pub(crate) fn new(mut values: Vec<String>) -> Mask {
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         Mask(values)
     }
 
     /// The text without known values.
-    pub(super) fn text(&self, text: &str) -> String {
+    pub(crate) fn text(&self, text: &str) -> String {
         let known = self.0.iter().filter(|value| text.contains(&***value)).collect::<Vec<_>>();
         known.into_iter().fold(text.to_owned(), |text, value| text.replace(&**value, MASKED))
     }
@@ -70,7 +70,7 @@ impl Mask {
     ///
     /// # Errors
     /// The frame is not JSON.
-    pub(super) fn frame(&self, frame: &[u8], most: usize) -> Result<(String, bool), ParseError> {
+    pub(crate) fn frame(&self, frame: &[u8], most: usize) -> Result<(String, bool), ParseError> {
         let doc = Doc::parse(frame)?;
         for form in [Form::Whole, Form::Short] {
             let mut w = Writer::new();
@@ -127,7 +127,7 @@ impl Mask {
 }
 
 /// The text, cut at its end if it has more bytes.
-pub(super) fn shortened(text: &str, most: usize) -> String {
+pub(crate) fn shortened(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
