@@ -45,12 +45,7 @@ const WITH_VALUE: [&str; 20] = [
 pub(crate) struct Args {
     pub(crate) files: Vec<PathBuf>,
     flags: HashSet<&'static str>,
-    pub(crate) rules: Option<String>,
-    pub(crate) profile: Option<&'static Profile>,
-    /// Format of findings.
-    pub(crate) format: Option<Format>,
-    /// Number of warnings that are accepted.
-    pub(crate) max_warnings: Option<u64>,
+    pub(crate) lint: LintOptions,
     pub(crate) batch: Option<PathBuf>,
     pub(crate) server: Server,
     /// Protocol of the server; detected if not given.
@@ -70,6 +65,17 @@ pub(crate) struct Args {
     pub(crate) field: Option<String>,
     /// File to write the result to.
     pub(crate) output: Option<PathBuf>,
+}
+
+/// Options of the lint.
+#[derive(Default)]
+pub(crate) struct LintOptions {
+    pub(crate) rules: Option<String>,
+    pub(crate) profile: Option<&'static Profile>,
+    /// Format of findings.
+    pub(crate) format: Option<Format>,
+    /// Number of warnings that are accepted.
+    pub(crate) max_warnings: Option<u64>,
 }
 
 /// Format of findings for another program.
@@ -162,7 +168,7 @@ impl Args {
 
     fn set(&mut self, option: &str, text: String) -> Result<()> {
         match option {
-            "rules" => self.rules = Some(text),
+            "rules" => self.lint.rules = Some(text),
             "header" => self.server.headers.push(header(&text)?),
             "bearer" => {
                 self.server.headers.push(("Authorization".to_owned(), format!("Bearer {}", token(&text)?)))
@@ -173,15 +179,15 @@ impl Args {
             "timeout" => self.timeout = Some(seconds(&text)?),
             "count" => self.count = Some(count(&text)?),
             "ignore" => self.ignore.push(pointer(text)),
-            "format" => self.format = Some(format(&text)?),
+            "format" => self.lint.format = Some(format(&text)?),
             "max-warnings" => {
                 let error = |_| format!("--max-warnings requires a number, got {text:?}");
-                self.max_warnings = Some(text.parse().map_err(error)?);
+                self.lint.max_warnings = Some(text.parse().map_err(error)?);
             }
             "server" => self.server.key = Some(text),
             "url" => self.server.url = Some(text),
             "field" => self.field = Some(pointer(text)),
-            "profile" => self.profile = Some(profile(&text)?),
+            "profile" => self.lint.profile = Some(profile(&text)?),
             _ => {}
         }
         Ok(())

@@ -6,14 +6,14 @@
 use std::io::{self, BufRead, Read};
 
 use tinymcp::json::{Doc, Json, Kind, Value, Writer};
-use tinymcp::{Client, Error, ErrorKind, Tool, stderr};
+use tinymcp::{Client, Error, ErrorKind, stderr};
 
 use super::args::Args;
 use super::arguments::{Arguments, object};
 use super::failure::{FAILED, Result};
 use super::output::Output;
 use super::schema::Input;
-use super::{MAX_BYTES, commands, connect, forms, print};
+use super::{MAX_BYTES, connect, forms, lists, print};
 use crate::escape::{one_line, plain};
 
 /// Runs the command. Returns the exit status.
@@ -35,9 +35,9 @@ pub(crate) fn run(args: &Args, output: &Output, words: &[&str]) -> Result<u8> {
 
 /// Returns the failure of a call, with the names of tools if this one is unknown.
 fn failure(args: &Args, client: &Client, name: &str, error: &Error) -> super::failure::Failure {
-    commands::request_failure(args, error, || {
+    lists::request_failure(args, error, || {
         let tools = client.tools().unwrap_or_default();
-        commands::suggestion(name, tools.iter().map(|tool| tool.name.as_str()))
+        lists::suggestion(name, tools.iter().map(|tool| tool.name.as_str()))
     })
 }
 
@@ -59,7 +59,7 @@ fn print_result(output: &Output, result: &Json) -> Result<u8> {
 fn params(args: &Args, client: &Client, name: &str, mut arguments: Arguments) -> Result<Json> {
     let asks = forms::is_interactive();
     let tools = if arguments.need_schema() || asks {
-        client.tools().map_err(|error| commands::request_failure(args, &error, String::new))?
+        client.tools().map_err(|error| lists::request_failure(args, &error, String::new))?
     } else {
         Vec::new()
     };
@@ -170,14 +170,4 @@ impl Batch<'_> {
             }
         }
     }
-}
-
-/// Returns the tool with this name.
-pub(crate) fn find(args: &Args, client: &Client, name: &str) -> Result<Tool> {
-    let tools = client.tools().map_err(|error| commands::request_failure(args, &error, String::new))?;
-    let hint = commands::suggestion(name, tools.iter().map(|tool| tool.name.as_str()));
-    tools.into_iter().find(|tool| tool.name == name).ok_or_else(|| super::failure::Failure {
-        status: FAILED,
-        message: format!("{}: no tool {name:?}{hint}", connect::name(args)),
-    })
 }

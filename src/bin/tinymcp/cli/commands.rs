@@ -13,12 +13,12 @@ use tinymcp::{Change, Client, ClientBuilder, CompletionTarget, Error, Level, std
 
 use super::args::Args;
 use super::failure::{Failure, Result};
+use super::lists::List;
 use super::output::Output;
-use super::{SERVER_FLAGS, call, connect, diff, info, print};
 #[cfg(unix)]
-use super::{record, replay};
+use super::recording::{record, replay};
+use super::{SERVER_FLAGS, call, connect, diff, info, lists, print};
 use crate::escape::plain;
-use crate::serve::nearest;
 
 /// Options of every command of this module, beside those that name the server.
 const FLAGS: [&str; 10] =
@@ -69,7 +69,7 @@ pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8> {
     let request = Request::parse(command, &words)?;
     let client = connect::connect(connect::builder(args)?, args)?;
     let result = match request {
-        Request::List(kinds) => list(&client, &kinds),
+        Request::List(kinds) => lists::list(&client, &kinds),
         Request::Complete(words) => complete(&client, &words),
         Request::Other(method, params) => {
             client.request_method(method, params).on_progress(print::progress(args)).wait()
@@ -80,52 +80,13 @@ pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8> {
         let known = || match words.as_slice() {
             [name, ..] if command == "get" => {
                 let prompts = client.prompts().unwrap_or_default();
-                suggestion(name, prompts.iter().map(|prompt| prompt.name.as_str()))
+                lists::suggestion(name, prompts.iter().map(|prompt| prompt.name.as_str()))
             }
             _ => String::new(),
         };
-        request_failure(args, &error, known)
+        lists::request_failure(args, &error, known)
     })?;
     output.print(result.to_doc().root()).map(|()| 0)
-}
-
-/// Returns the failure of a request, with a hint if the server returned an error. Its data is
-/// printed at once.
-pub(crate) fn request_failure(args: &Args, error: &Error, hint: impl FnOnce() -> String) -> Failure {
-    let mut failure = Failure::of_request(&connect::name(args), error);
-    if failure.status == super::failure::FAILED {
-        failure.message.push_str(&hint());
-    }
-    if let Some(data) = error.data() {
-        if data.to_doc().root().pointer("/requiredCapabilities/elicitation").is_some() {
-            failure.message.push_str("; the tool asks the user: run it at a terminal, or give --answer");
-        }
-        failure.message.push('\n');
-        failure.message.push_str(data.as_str());
-    }
-    failure
-}
-
-/// Returns a suggestion if no entry has this name.
-pub(crate) fn suggestion<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> String {
-    let known: Vec<&str> = known.collect();
-    if known.is_empty() || known.contains(&name) {
-        return String::new();
-    }
-    match nearest(name, &mut known.iter().copied()) {
-        Some(near) => format!("; did you mean {near:?}?"),
-        None => format!("; it has {}", shown(&known)),
-    }
-}
-
-/// Joins the first names.
-fn shown(names: &[&str]) -> String {
-    const MOST: usize = 12;
-    let mut text = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
-    if names.len() > MOST {
-        text.push_str(&format!(" and {} more", names.len() - MOST));
-    }
-    text
 }
 
 /// Measures the time of a request without work.
@@ -135,7 +96,7 @@ fn ping(args: &Args, output: &Output, words: &[&str]) -> Result<u8> {
     }
     let client = connect::connect(connect::builder(args)?, args)?;
     let began = Instant::now();
-    client.ping().map_err(|error| request_failure(args, &error, String::new))?;
+    client.ping().map_err(|error| lists::request_failure(args, &error, String::new))?;
     let milliseconds = began.elapsed().as_secs_f64() * 1e3;
     if output.is_text() {
         output.write(&format!("{milliseconds:.2} ms\n"))?;
@@ -188,60 +149,6 @@ impl<'a> Request<'a> {
             }
         })
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum List {
-    Tools,
-    Resources,
-    Templates,
-    Prompts,
-}
-
-impl List {
-    fn parse(kind: &str) -> Result<List> {
-        Ok(match kind {
-            "tools" => List::Tools,
-            "resources" => List::Resources,
-            "templates" => List::Templates,
-            "prompts" => List::Prompts,
-            _ => {
-                return Err(
-                    format!("unknown list {kind:?}; expected tools, resources, templates, prompts").into()
-                );
-            }
-        })
-    }
-}
-
-/// Requests lists and returns them as members of one object, with the names of the protocol.
-pub(crate) fn list(client: &Client, kinds: &[List]) -> Result<Json, Error> {
-    let offer = client.server().offer;
-    let wanted = |kind: List, offered: bool| if kinds.is_empty() { offered } else { kinds.contains(&kind) };
-    let mut w = Writer::new();
-    w.begin_object();
-    if wanted(List::Tools, offer.tools) {
-        sources(&mut w, "tools", client.tools()?.into_iter().map(|t| t.source));
-    }
-    if wanted(List::Resources, offer.resources) {
-        sources(&mut w, "resources", client.resources()?.into_iter().map(|r| r.source));
-    }
-    if wanted(List::Templates, offer.resources) {
-        sources(&mut w, "resourceTemplates", client.templates()?.into_iter().map(|t| t.source));
-    }
-    if wanted(List::Prompts, offer.prompts) {
-        sources(&mut w, "prompts", client.prompts()?.into_iter().map(|p| p.source));
-    }
-    w.end_object();
-    Ok(w.into_json())
-}
-
-fn sources(w: &mut Writer, name: &str, entries: impl Iterator<Item = Option<Json>>) {
-    w.key(name).begin_array();
-    for entry in entries.flatten() {
-        w.json(&entry);
-    }
-    w.end_array();
 }
 
 /// Requests a completion and writes the result in the form of the protocol.
@@ -297,7 +204,7 @@ fn watch(args: &Args, output: &Output, uris: &[&str]) -> Result<u8> {
     let (sender, events) = mpsc::sync_channel(QUEUED_EVENTS);
     let client = connect::connect(with_handlers(connect::builder(args)?, &sender), args)?;
     for uri in uris {
-        client.subscribe(uri).map_err(|error| request_failure(args, &error, String::new))?;
+        client.subscribe(uri).map_err(|error| lists::request_failure(args, &error, String::new))?;
     }
     if !args.has("quiet") {
         stderr::write(format!("tinymcp: watching {}\n", plain(&connect::name(args))));

@@ -12,7 +12,7 @@ use super::args::Args;
 use super::failure::{FAILED, Result};
 use super::output::Output;
 use super::schema::Input;
-use super::{commands, connect, json_error, read};
+use super::{connect, json_error, lists, read};
 use crate::escape::one_line;
 
 /// Lists of a catalog, the noun for an entry, and the member that identifies it.
@@ -32,8 +32,8 @@ pub(crate) fn run(args: &Args, output: &Output, words: &[&str]) -> Result<u8> {
         ([before], true) => {
             let before = file(before)?;
             let client = connect::connect(connect::builder(args)?, args)?;
-            let now = commands::list(&client, &[]);
-            let now = now.map_err(|error| commands::request_failure(args, &error, String::new))?;
+            let now = lists::list(&client, &[]);
+            let now = now.map_err(|error| lists::request_failure(args, &error, String::new))?;
             (before, now.to_doc())
         }
         _ => return Err("expected a file and a server, or two files; see `tinymcp help diff`".into()),

@@ -7,7 +7,7 @@ use super::args::Args;
 use super::failure::Result;
 use super::output::Output;
 use super::schema::{Argument, Input};
-use super::{call, connect};
+use super::{connect, lists};
 use crate::escape::{one_line, plain};
 
 /// Largest width of a column, in characters.
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args, output: &Output, words: &[&str]) -> Result<u8> {
         }
         .map(|()| 0);
     };
-    let tool = call::find(args, &client, name)?;
+    let tool = lists::find(args, &client, name)?;
     if output.is_text() {
         output.write(&tool_text(args, &tool))?;
     } else if let Some(source) = &tool.source {

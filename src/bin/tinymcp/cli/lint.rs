@@ -56,17 +56,17 @@ pub(crate) fn schema_lint(args: &Args) -> Result<u8> {
     if args.has("write") && !args.has("fix") || args.has("keep-optional") && !args.has("fix") {
         return Err("--write and --keep-optional require --fix".into());
     }
-    if args.has("fix") && (args.has("json") || args.has("matrix") || args.format.is_some()) {
+    if args.has("fix") && (args.has("json") || args.has("matrix") || args.lint.format.is_some()) {
         return Err("--fix cannot be combined with --json, --format or --matrix".into());
     }
-    if args.format.is_some() && (args.has("json") || args.has("matrix")) {
+    if args.lint.format.is_some() && (args.has("json") || args.has("matrix")) {
         return Err("--format cannot be combined with --json or --matrix".into());
     }
     let mut choice = Choice::new();
-    if let Some(rules) = &args.rules {
+    if let Some(rules) = &args.lint.rules {
         choice = choice.rules(rules).map_err(|id| format!("unknown rule {id:?}; see `--list`"))?;
     }
-    if let Some(profile) = args.profile {
+    if let Some(profile) = args.lint.profile {
         choice = choice.profile(profile);
     }
     let (path, snapshot) = snapshot(args)?;
@@ -78,7 +78,7 @@ pub(crate) fn schema_lint(args: &Args) -> Result<u8> {
     }
     let report = lint::check_with(&snapshot, &choice);
     out(&formatted(args, &path, &report))?;
-    let most = usize::try_from(args.max_warnings.unwrap_or(0)).unwrap_or(usize::MAX);
+    let most = usize::try_from(args.lint.max_warnings.unwrap_or(0)).unwrap_or(usize::MAX);
     Ok(u8::from(report.criticals > 0 || report.warnings > most))
 }
 
@@ -87,9 +87,9 @@ fn formatted(args: &Args, path: &Path, report: &Report) -> Vec<u8> {
     let mut lines = Vec::new();
     // The label of a server is no file.
     let file = if args.server.is_given() || path == Path::new("-") { "" } else { &*path.to_string_lossy() };
-    if args.format == Some(Format::Github) {
+    if args.lint.format == Some(Format::Github) {
         lines.extend_from_slice(report::github(&report.findings, file).as_bytes());
-    } else if args.format == Some(Format::Sarif) {
+    } else if args.lint.format == Some(Format::Sarif) {
         lines.extend_from_slice(report::sarif(&report.findings, file).as_bytes());
     } else if args.has("json") {
         for finding in &report.findings {
@@ -284,7 +284,7 @@ fn matrix(snapshot: &Snapshot, json: bool) -> Result<u8> {
 }
 
 pub(crate) fn schema_simplify(args: &Args) -> Result<u8> {
-    let profile = args.profile.ok_or("schema-simplify requires --profile HOST")?;
+    let profile = args.lint.profile.ok_or("schema-simplify requires --profile HOST")?;
     let (path, snapshot) = snapshot(args)?;
     let simple = lint::simplify(&snapshot, profile).map_err(|e| format!("{}: {e}", path.display()))?;
     for loss in &simple.losses {

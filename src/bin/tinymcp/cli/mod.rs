@@ -21,14 +21,11 @@ mod failure;
 mod forms;
 mod info;
 mod lint;
+mod lists;
 mod output;
 mod print;
 #[cfg(unix)]
-mod record;
-#[cfg(unix)]
 mod recording;
-#[cfg(unix)]
-mod replay;
 mod report;
 mod schema;
 #[cfg(unix)]

@@ -2,12 +2,13 @@
 //!
 //! As a server, each request gets the recorded response to an equal request: the first that was not
 //! used yet, else the last. Notifications and requests of the recorded server come before it. As a
-//! client, requests are sent one after the other, and each response is compared with the recorded one.
+//! client, requests are sent one after the other, and each response is compared with the recorded
+//! one.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -15,22 +16,22 @@ use std::time::Duration;
 use tinymcp::json::{Doc, Value, Writer};
 use tinymcp::stderr;
 
-use super::args::Args;
-use super::diff::{differences, shown};
-use super::failure::{FAILED, Failure, Result};
-use super::output::Output;
-use super::recording::{self, Direction, id, key, method, substituted};
-use super::{MAX_BYTES, connect, record};
+use super::super::args::Args;
+use super::super::diff::{differences, shown};
+use super::super::failure::{FAILED, Failure, Result};
+use super::super::output::Output;
+use super::super::{MAX_BYTES, connect};
+use super::{Direction, id, key, load, method, record, substituted};
 use crate::escape::{one_line, plain};
 
 /// Time for a response by default.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Responses of the server that may wait to be read.
 const QUEUED: usize = 64;
+/// Parameters that a client chooses itself.
+const NAMES: [&str; 2] = ["name", "uri"];
 /// Code of the error for a request that was not recorded.
 const NOT_RECORDED: i64 = -32603;
-/// Members whose values each run of a server makes anew.
-const TOKENS: [&str; 2] = ["requestState", "nextCursor"];
 const UNREACHABLE: u8 = 4;
 const TIMED_OUT: u8 = 5;
 
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &Args, output: &Output, words: &[&str]) -> Result<u8> {
     let [file] = words else {
         return Err("expected one recording; see `tinymcp help replay`".into());
     };
-    let frames = recording::load(Path::new(file))?;
+    let frames = load(Path::new(file))?;
     match (args.has("client"), args.server.is_given()) {
         (true, _) => drive(args, output, &frames),
         (false, false) => serve(&frames),
@@ -116,59 +117,58 @@ fn serve(frames: &[(Direction, Doc)]) -> Result<u8> {
         };
         let request = message.root();
         let (Some(method), Some(id)) = (method(request), id(request)) else { continue };
-        let mut w = Writer::new();
         let wanted = key(request);
         let place = exchanges.iter().position(|e| e.key == wanted && !e.used);
         let place = place.or_else(|| exchanges.iter().rposition(|e| e.key == wanted));
         let Some(exchange) = place.and_then(|at| exchanges.get_mut(at)) else {
-            w.begin_object().key("jsonrpc").string("2.0").key("id").raw(id);
-            if method == "ping" {
-                w.key("result").begin_object().end_object();
-            } else {
-                w.key("error").begin_object().key("code").i64(NOT_RECORDED);
-                w.key("message").string(&not_recorded(&exchanges, &wanted)).end_object();
-            }
-            w.end_object().newline();
-            send(&mut output, w.as_bytes())?;
+            send(&mut output, not_recorded(&exchanges, method, &wanted, id).as_bytes())?;
             continue;
         };
         exchange.used = true;
-        let own = token(request);
+        let token = token(request);
         for event in &exchange.before {
-            send(&mut output, with_token(*event, own).as_bytes())?;
-            let (Some(_), Some(asked)) = (recording::method(*event), recording::id(*event)) else { continue };
-            // The client answers the server's request before it gets the response.
-            loop {
-                match next(&mut input)? {
-                    Some(m)
-                        if recording::method(m.root()).is_none()
-                            && recording::id(m.root()) == Some(asked) =>
-                    {
-                        break;
-                    }
-                    Some(m) => waiting.push_back(m),
-                    None => return Ok(0),
-                }
+            send(&mut output, with_token(*event, token).as_bytes())?;
+            if super::method(*event).is_some() && !wait_for_answer(*event, &mut input, &mut waiting)? {
+                return Ok(0);
             }
         }
         // A request without a recorded response gets none: it was cancelled, or the server ended.
         if let Some(response) = exchange.response {
-            w.begin_object();
-            for (name, value) in response.members() {
-                w.key(name);
-                if name == "id" {
-                    w.raw(id)
-                } else {
-                    w.value(value)
-                };
-            }
-            w.end_object().newline();
-            send(&mut output, w.as_bytes())?;
+            send(&mut output, with_id(response, id).as_bytes())?;
         }
         for event in &exchange.after {
-            send(&mut output, with_token(*event, own).as_bytes())?;
+            send(&mut output, with_token(*event, token).as_bytes())?;
         }
     }
+}
+
+/// Waits until the client has answered a request of the server; other messages wait for their turn.
+/// A notification has no answer. Returns false at the end of the input.
+fn wait_for_answer(event: Value<'_>, input: &mut dyn BufRead, waiting: &mut VecDeque<Doc>) -> Result<bool> {
+    let Some(asked) = id(event) else { return Ok(true) };
+    while let Some(message) = next(input)? {
+        if method(message.root()).is_none() && id(message.root()) == Some(asked) {
+            return Ok(true);
+        }
+        waiting.push_back(message);
+    }
+    Ok(false)
+}
+
+/// Returns a response as a line, with another id.
+fn with_id(response: Value<'_>, id: &str) -> Writer {
+    let mut w = Writer::new();
+    w.begin_object();
+    for (name, value) in response.members() {
+        w.key(name);
+        if name == "id" {
+            w.raw(id)
+        } else {
+            w.value(value)
+        };
+    }
+    w.end_object().newline();
+    w
 }
 
 /// Reads the next message; `None` at the end.
@@ -225,93 +225,157 @@ fn with_token(event: Value<'_>, token: Option<&str>) -> Writer {
     w
 }
 
-/// Returns the message for a request that was not recorded.
-fn not_recorded(exchanges: &[Exchange<'_>], wanted: &str) -> String {
-    let shared = |key: &str| key.bytes().zip(wanted.bytes()).take_while(|(a, b)| a == b).count();
-    let method = wanted.split(' ').next().unwrap_or_default();
-    let same = exchanges.iter().filter(|e| e.key.split(' ').next() == Some(method));
-    match same.max_by_key(|e| shared(&e.key)) {
-        Some(nearest) => format!("not in the recording: {wanted}; the nearest request is {}", nearest.key),
-        None => format!("not in the recording: {method}"),
+/// Returns the response to a request that was not recorded: an error, except for a ping.
+fn not_recorded(exchanges: &[Exchange<'_>], method: &str, wanted: &str, id: &str) -> Writer {
+    let mut w = Writer::new();
+    w.begin_object().key("jsonrpc").string("2.0").key("id").raw(id);
+    if method == "ping" {
+        w.key("result").begin_object().end_object();
+    } else {
+        let shared = |key: &str| key.bytes().zip(wanted.bytes()).take_while(|(a, b)| a == b).count();
+        let same = exchanges.iter().filter(|e| e.key.split(' ').next() == Some(method));
+        let message = match same.max_by_key(|e| shared(&e.key)) {
+            Some(nearest) => {
+                format!("not in the recording: {wanted}; the nearest request is {}", nearest.key)
+            }
+            None => format!("not in the recording: {method}"),
+        };
+        w.key("error").begin_object().key("code").i64(NOT_RECORDED);
+        w.key("message").string(&message).end_object();
     }
+    w.end_object().newline();
+    w
 }
 
 /// Sends the recorded requests to a server, and prints what differs.
 fn drive(args: &Args, output: &Output, frames: &[(Direction, Doc)]) -> Result<u8> {
-    let label = connect::name(args);
-    let ended = |message: String| Failure { status: UNREACHABLE, message: format!("{label}: {message}") };
-    let mut command = record::command(args)?;
-    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut child = spawned.map_err(|error| ended(format!("cannot start the program: {error}")))?;
-    let (Some(mut input), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(ended("the program has no standard input and output".to_owned()));
-    };
-    let (sender, messages) = mpsc::sync_channel(QUEUED);
-    thread::spawn(move || {
-        let mut from = BufReader::new(from);
-        while let Ok(Some(message)) = next(&mut from) {
-            if sender.send(message).is_err() {
-                return;
-            }
-        }
-    });
-    let mut answers = frames.iter().filter_map(|(direction, doc)| {
-        let is_answer = *direction == Direction::ClientToServer && method(doc.root()).is_none();
-        is_answer.then(|| doc.root())
-    });
+    let mut server = Driven::start(args, frames)?;
+    let sent_back = sent_back(frames);
     let exchanges = exchanges(frames);
     let mut recorded = exchanges.iter();
     let mut tokens = HashMap::new();
     let mut differing = false;
-    let timeout = args.timeout.unwrap_or(TIMEOUT);
-    for (number, (_, doc)) in
-        frames.iter().filter(|(direction, _)| *direction == Direction::ClientToServer).enumerate()
-    {
+    let requests = frames.iter().filter(|(direction, _)| *direction == Direction::ClientToServer);
+    for (number, (_, doc)) in requests.enumerate() {
         let frame = doc.root();
-        let Some(method) = method(frame) else { continue };
-        let line = format!("{}\n", substituted(frame, &tokens).as_str());
-        input.write_all(line.as_bytes()).map_err(|e| ended(format!("the server reads no more: {e}")))?;
+        if method(frame).is_none() {
+            continue;
+        }
+        server.send(frame, &tokens)?;
         let Some(expected) = id(frame) else { continue };
         let Some(response) = recorded.next().and_then(|exchange| exchange.response) else { continue };
-        let message = loop {
-            let message = messages.recv_timeout(timeout).map_err(|error| match error {
-                mpsc::RecvTimeoutError::Timeout => Failure {
-                    status: TIMED_OUT,
-                    message: format!("{label}: no response to {} in {timeout:?}", one_line(method)),
-                },
-                mpsc::RecvTimeoutError::Disconnected => {
-                    ended(format!("the server ended before it responded to {method}"))
-                }
-            })?;
-            match (recording::method(message.root()), id(message.root())) {
-                (None, Some(id)) if id == expected => break message,
-                (Some(_), Some(id)) => {
-                    answer(&mut input, id, answers.next()).map_err(|e| ended(e.to_string()))?
-                }
-                _ => {}
-            }
-        };
+        let message = server.response(frame, expected)?;
         let label = format!("{} {}", number + 1, what(frame));
         differences(response, message.root(), String::new(), &mut |pointer, before, after| {
-            if let (Some(old), Some(new)) = (before.and_then(Value::as_str), after.and_then(Value::as_str)) {
-                if TOKENS.iter().any(|name| pointer.ends_with(&format!("/{name}"))) {
+            let texts = (before.and_then(Value::as_str), after.and_then(Value::as_str));
+            match texts {
+                (Some(old), Some(new)) if sent_back.contains(old) => {
                     tokens.insert(old.to_owned(), new.to_owned());
+                }
+                _ if args.ignore.iter().any(|ignored| is_below(&pointer, ignored)) => {}
+                _ => {
+                    differing = true;
+                    let line = format!("~ {label} {pointer}: {} is now {}", shown(before), shown(after));
+                    // OK to drop: the exit status tells of the difference, too.
+                    let _ = output.write(&format!("{}\n", one_line(&line)));
+                }
+            }
+        });
+    }
+    Ok(if differing { FAILED } else { 0 })
+}
+
+/// Returns the strings that the recorded client sent as parameters of their own, such as a cursor.
+/// If they come from a response, each run of a server makes them anew.
+fn sent_back(frames: &[(Direction, Doc)]) -> HashSet<&str> {
+    let sent = frames.iter().filter(|(direction, _)| *direction == Direction::ClientToServer);
+    let params = sent.filter_map(|(_, doc)| doc.root().get("params")).flat_map(Value::members);
+    let own = params.filter(|(name, _)| !NAMES.contains(name));
+    own.filter_map(|(_, value)| value.as_str()).collect()
+}
+
+/// A server that gets the recorded requests. It is killed at the end.
+struct Driven<'d> {
+    label: String,
+    child: Child,
+    input: ChildStdin,
+    messages: mpsc::Receiver<Doc>,
+    timeout: Duration,
+    /// Answers of the recorded client to requests of the server.
+    answers: VecDeque<Value<'d>>,
+}
+
+impl<'d> Driven<'d> {
+    fn start(args: &Args, frames: &'d [(Direction, Doc)]) -> Result<Driven<'d>> {
+        let label = connect::name(args);
+        let failure = |why: &str| Failure { status: UNREACHABLE, message: format!("{label}: {why}") };
+        let mut command = record::command(args)?;
+        let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = spawned.map_err(|error| failure(&format!("cannot start the program: {error}")))?;
+        let (Some(input), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(failure("the program has no standard input and output"));
+        };
+        let (sender, messages) = mpsc::sync_channel(QUEUED);
+        thread::spawn(move || {
+            let mut from = BufReader::new(from);
+            while let Ok(Some(message)) = next(&mut from) {
+                if sender.send(message).is_err() {
                     return;
                 }
             }
-            if args.ignore.iter().any(|ignored| is_below(&pointer, ignored)) {
-                return;
-            }
-            differing = true;
-            let line = format!("~ {label} {pointer}: {} is now {}", shown(before), shown(after));
-            // A closed output is reported when the next line is written.
-            let _ = output.write(&format!("{}\n", one_line(&line)));
         });
+        let of_client = frames.iter().filter(|(direction, _)| *direction == Direction::ClientToServer);
+        let answers = of_client.map(|(_, doc)| doc.root()).filter(|frame| method(*frame).is_none());
+        let timeout = args.timeout.unwrap_or(TIMEOUT);
+        Ok(Driven { answers: answers.collect(), label, child, input, messages, timeout })
     }
-    drop(input);
-    let _ = child.kill();
-    let _ = child.wait();
-    Ok(if differing { FAILED } else { 0 })
+
+    fn send(&mut self, frame: Value<'_>, tokens: &HashMap<String, String>) -> Result<()> {
+        let line = format!("{}\n", substituted(frame, tokens).as_str());
+        self.write(line.as_bytes())
+    }
+
+    fn write(&mut self, line: &[u8]) -> Result<()> {
+        self.input.write_all(line).map_err(|error| Failure {
+            status: UNREACHABLE,
+            message: format!("{}: the server reads no more: {error}", self.label),
+        })
+    }
+
+    /// Waits for the response with this id. Answers requests of the server on the way.
+    fn response(&mut self, request: Value<'_>, expected: &str) -> Result<Doc> {
+        loop {
+            let message = self.messages.recv_timeout(self.timeout).map_err(|error| {
+                let what = what(request);
+                let (status, why) = match error {
+                    mpsc::RecvTimeoutError::Timeout => (TIMED_OUT, format!("no response to {what} in time")),
+                    mpsc::RecvTimeoutError::Disconnected => {
+                        (UNREACHABLE, format!("ended without a response to {what}"))
+                    }
+                };
+                Failure { status, message: format!("{}: {why}", self.label) }
+            })?;
+            match (method(message.root()), id(message.root())) {
+                (None, Some(id)) if id == expected => return Ok(message),
+                (Some(_), Some(id)) => {
+                    let answer = match self.answers.pop_front() {
+                        Some(answer) => with_id(answer, id),
+                        None => not_recorded(&[], "", "", id),
+                    };
+                    self.write(answer.as_bytes())?;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for Driven<'_> {
+    fn drop(&mut self) {
+        // OK to drop: it may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// Returns the method of a request with the name that it is about.
@@ -324,30 +388,6 @@ fn what(frame: Value<'_>) -> String {
 /// Returns whether a pointer is another one, or points below it.
 fn is_below(pointer: &str, above: &str) -> bool {
     pointer.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// Answers a request of the server as the recorded client did.
-fn answer(input: &mut ChildStdin, id: &str, answer: Option<Value<'_>>) -> io::Result<()> {
-    let mut w = Writer::new();
-    w.begin_object();
-    match answer {
-        Some(answer) => {
-            for (name, value) in answer.members() {
-                w.key(name);
-                if name == "id" {
-                    w.raw(id)
-                } else {
-                    w.value(value)
-                };
-            }
-        }
-        None => {
-            w.key("jsonrpc").string("2.0").key("id").raw(id).key("error").begin_object();
-            w.key("code").i64(NOT_RECORDED).key("message").string("not in the recording").end_object();
-        }
-    }
-    w.end_object().newline();
-    input.write_all(w.as_bytes())
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use super::args::Args;
-use super::failure::{Failure, Result};
-use super::recording::{Direction, Recorder};
-use super::{MAX_BYTES, connect};
+use super::super::args::Args;
+use super::super::failure::{Failure, Result};
+use super::super::{MAX_BYTES, connect};
+use super::{Direction, Recorder};
 use crate::mask::{Mask, parts};
 
 /// Status for a server that cannot be started.

@@ -4,6 +4,9 @@
 //! (client to server), `s2c`, or `err` for a line of the server's standard error; `frame`, the
 //! message, or `text` if it is not JSON. Credentials are masked.
 
+pub(crate) mod record;
+pub(crate) mod replay;
+
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -20,6 +23,8 @@ use super::{json_error, read};
 use crate::mask::Mask;
 use crate::serve::lock;
 
+/// Parameters that do not count: metadata, and what clients say of themselves.
+const IGNORED: [&str; 4] = ["_meta", "protocolVersion", "capabilities", "clientInfo"];
 /// Access of the file: its owner only.
 const MODE: u32 = 0o600;
 
@@ -110,15 +115,14 @@ pub(crate) fn id(frame: Value<'_>) -> Option<&str> {
     frame.get("id").map(Value::raw)
 }
 
-/// Returns what two requests must share to be equal: method and parameters, without `_meta` and
-/// without what clients say of themselves. The order of members does not count.
+/// Returns what two requests must share to be equal: method and parameters, without those that
+/// [`IGNORED`] names. The order of members does not count.
 pub(crate) fn key(frame: Value<'_>) -> String {
     let method = method(frame).unwrap_or_default();
     let mut w = Writer::new();
-    if !matches!(method, "initialize" | "server/discover") {
-        if let Some(params) = frame.get("params") {
-            sorted(&mut w, params, true);
-        }
+    match frame.get("params") {
+        Some(params) => sorted(&mut w, params, true),
+        None => _ = w.begin_object().end_object(),
     }
     format!("{method} {}", w.as_str())
 }
@@ -128,7 +132,7 @@ fn sorted(w: &mut Writer, value: Value<'_>, is_root: bool) {
     match value.kind() {
         Kind::Object => {
             let mut members: Vec<(&str, Value<'_>)> =
-                value.members().filter(|(name, _)| !is_root || *name != "_meta").collect();
+                value.members().filter(|(name, _)| !is_root || !IGNORED.contains(name)).collect();
             members.sort_by_key(|(name, _)| *name);
             w.begin_object();
             for (name, member) in members {
@@ -200,8 +204,8 @@ mod tests {
         assert_eq!(key_of(one), key_of(two));
         assert_ne!(key_of(one), key_of(&two.replace(":1", ":2")));
         assert_eq!(
-            key_of(r#"{"method":"initialize","params":{"a":1}}"#),
-            key_of(r#"{"method":"initialize"}"#)
+            key_of(r#"{"method":"m","params":{"clientInfo":{"name":"a"}}}"#),
+            key_of(r#"{"method":"m"}"#)
         );
     }
 
