@@ -195,9 +195,8 @@ fn a_server_that_ends_at_its_start_is_an_error_with_the_reason() {
     }
 }
 
-/// <https://github.com/supercorp-ai/supergateway/issues/13>: several servers at one port.
-///
-/// At one endpoint, told apart by their names.
+/// <https://github.com/supercorp-ai/supergateway/issues/13>: several servers at one port, each with
+/// a path.
 #[test]
 fn several_servers_share_a_port() {
     let folder = example("13");
@@ -210,6 +209,10 @@ fn several_servers_share_a_port() {
         let (one, two) = (text(&client, "one__id", json!({})), text(&client, "two__id", json!({})));
         assert_ne!(one, two);
         assert_eq!(text(&client, "two__echo", json!({"text": "a b"})), "a b");
+        for (key, id) in [("one", one), ("two", two)] {
+            let alone = connect(&url.replace("/mcp", &format!("/servers/{key}/mcp")), protocol);
+            assert_eq!(text(&alone, "id", json!({})), id);
+        }
     }
     assert_eq!(children(proxy.id()).len(), 2);
 }
