@@ -11,6 +11,7 @@ mod end;
 mod independence;
 mod modern;
 mod mounts;
+mod per_session;
 mod race;
 mod rejection;
 mod replay;

@@ -363,3 +363,46 @@ fn an_export_ends_without_the_hub_and_comes_before_the_servers() {
     assert_eq!(late.hub.export_server("one", &mut server).unwrap_err().kind(), ErrorKind::Misuse);
     assert_eq!(late.hub.export_server("a b", &mut server).unwrap_err().kind(), ErrorKind::Invalid);
 }
+
+/// A hub for each session that waits for its client.
+#[cfg(all(feature = "http-server", feature = "http-client"))]
+#[test]
+fn a_session_with_its_own_hub_opens_when_the_lists_are_known() {
+    for above in [Protocol::Session, Protocol::Stateless] {
+        let (begun, begins) = mpsc::channel();
+        let (go, gone) = mpsc::channel::<()>();
+        let (begun, gone) = (Mutex::new(begun), Arc::new(Mutex::new(gone)));
+        let make = move || {
+            let hub = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(SOON).build()?;
+            let mut server = Server::new("proxy", "1.0.0");
+            hub.export(&mut server)?;
+            let (begun, gone) = (Mutex::new(begun.lock().unwrap().clone()), Arc::clone(&gone));
+            let upstream = Upstream::with(move |client| {
+                begun.lock().unwrap().send(()).unwrap();
+                gone.lock().unwrap().recv_timeout(SOON).unwrap();
+                let (theirs, ours) = memory_links();
+                let mut server = of(above);
+                server.tool(Tool::new("echo"), |_, _: Nothing| Ok("echo"))?;
+                std::thread::spawn(move || server.serve(theirs));
+                client.over(ours)
+            });
+            hub.add("one", upstream)?;
+            Ok(server)
+        };
+        let server = Server::new("shared", "1.0.0");
+        let stop = server.handle();
+        let bound = server.http().leave_signals().per_session(make).bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/mcp", bound.address());
+        let serving = std::thread::spawn(move || bound.serve());
+        let opening = std::thread::spawn(move || {
+            let session = client().protocol(Protocol::Session).limits(limits());
+            let client = session.connect(&*url).unwrap();
+            (tools(&client), client.call_tool("one__echo", json!({})).unwrap().texts())
+        });
+        begins.recv_timeout(SOON).unwrap();
+        go.send(()).unwrap();
+        assert_eq!(opening.join().unwrap(), (vec!["one__echo".to_owned()], "echo".to_owned()));
+        stop.stop();
+        serving.join().unwrap().unwrap();
+    }
+}

@@ -20,7 +20,11 @@ use crate::transport::{FrameSink, ReplySink};
 use super::allowed_hosts::AllowedHosts;
 use super::endpoint::Endpoint;
 use super::mounts::{self, MountTable};
+use super::session_servers::SessionServers;
 use super::{HttpServer, Options};
+
+/// Longest wait for servers of sessions that ended before the shutdown, beyond the grace period.
+const SESSION_ENDS: Duration = Duration::from_secs(5);
 
 /// A server with an open address; see [`HttpServer::bind`].
 #[must_use = "nothing is served until `serve` is called"]
@@ -28,6 +32,7 @@ pub struct BoundServer {
     parts: Parts,
     shared: Arc<Connection>,
     mounts: Arc<MountTable>,
+    session_servers: Arc<SessionServers>,
     event_loop: EventLoop,
     address: String,
     leave_signals: bool,
@@ -73,12 +78,13 @@ pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error
     let core = &parts.core;
     let shared = shared_connection(core);
     let mounts = Arc::clone(&options.mounts.table);
+    let session_servers = Arc::clone(&options.session_servers);
     let inline = std::mem::take(&mut parts.inline);
     let leave_signals = options.leave_signals;
     let event_loop = EventLoop::new(listeners, &core.limits, |loop_handle| {
         Endpoint::new(core, &Arc::new(options), &shared, inline, loop_handle)
     })?;
-    Ok(BoundServer { parts, shared, mounts, event_loop, address, leave_signals })
+    Ok(BoundServer { parts, shared, mounts, session_servers, event_loop, address, leave_signals })
 }
 
 /// Connection of a server's requests without a session.
@@ -136,7 +142,7 @@ impl BoundServer {
     /// [`crate::ErrorKind::Io`]: the sockets failed. [`crate::ErrorKind::Limit`]: a thread could
     /// not be started.
     pub fn serve(self) -> Result<(), Error> {
-        let BoundServer { parts, shared, mounts, mut event_loop, leave_signals, .. } = self;
+        let BoundServer { parts, shared, mounts, session_servers, mut event_loop, leave_signals, .. } = self;
         let core = Arc::clone(&parts.core);
         let _signals = if leave_signals { None } else { Some(core.watchdog.catch_signals()?) };
         let loop_handle = event_loop.handle();
@@ -150,14 +156,14 @@ impl BoundServer {
         })?;
         core.watchdog.watch(
             None,
-            |now| core.shared.check(now) | mounts.check(now),
+            |now| core.shared.check(now) | mounts.check(now) | session_servers.check(now),
             || {
                 let end =
                     core.watchdog.terminated() || core.shared.stopping() || over.load(Ordering::Acquire);
                 end.then_some(())
             },
         );
-        end(&core, &shared, &mounts, &loop_handle, &over, parts.hooks);
+        end(&core, &shared, (&mounts, &session_servers), &loop_handle, &over, parts.hooks);
         lock(&result).take().unwrap_or(Ok(()))
     }
 }
@@ -166,7 +172,7 @@ impl BoundServer {
 fn end(
     core: &Arc<Core>,
     shared: &Arc<Connection>,
-    mounts: &MountTable,
+    (mounts, session_servers): (&MountTable, &SessionServers),
     loop_handle: &LoopHandle,
     over: &AtomicBool,
     mut hooks: Hooks,
@@ -176,6 +182,7 @@ fn end(
     let last = deadline.max(since + LAST_WRITES);
     let (mut servers, others) = mounts.close();
     servers.push(Arc::clone(&core.shared));
+    servers.extend(session_servers.servers());
     hooks.extend(others);
     servers.iter().for_each(|server| server.stop());
     loop_handle.stop(last + LAST_WRITES);
@@ -207,6 +214,7 @@ fn end(
     while !over.load(Ordering::Acquire) && Instant::now() < last + Duration::from_millis(100) {
         core.watchdog.pause();
     }
+    session_servers.close(Instant::now() + core.limits.grace + SESSION_ENDS);
     mounts::run(hooks);
 }
 

@@ -45,6 +45,7 @@ use super::rejection::{self, Reason, Rejection};
 use super::request_checks::{RequestChecks, RequestInfo};
 use super::response::{InFlightBytes, PostResponse, Progress};
 use super::session::{HttpSession, SessionTable};
+use super::session_servers::MakeServer;
 
 /// Shortest interval between two searches for idle sessions.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -65,6 +66,8 @@ pub(super) struct Endpoint {
     in_flight: Arc<AtomicUsize>,
     loop_handle: LoopHandle,
     options: Arc<Options>,
+    /// Creates the server of each session.
+    per_session: Option<Arc<MakeServer>>,
     others: Vec<OtherServer>,
 }
 
@@ -101,6 +104,7 @@ impl Endpoint {
             in_flight: Arc::default(),
             loop_handle,
             options: Arc::clone(options),
+            per_session: options.per_session.clone(),
             others: Vec::new(),
         }
     }
@@ -415,6 +419,7 @@ impl Endpoint {
         if !self.sessions.make_room(now) {
             return Rejection::busy().send(&responder);
         }
+        let Some((core, server)) = self.session_core() else { return Rejection::busy().send(&responder) };
         let streams = Arc::new(EventStreams::new(&self.budget));
         let sink: Arc<dyn ReplySink> = Arc::<EventStreams>::clone(&streams);
         let number = responder.id();
@@ -422,7 +427,7 @@ impl Endpoint {
             Some(tap) => tap.sink(sink),
             None => sink,
         };
-        let connection = Arc::new(Connection::new(Arc::clone(&self.core), sink));
+        let connection = Arc::new(Connection::new(Arc::clone(&core), sink));
         let reply = self.reply(info, doc, responder, self.core.eras.legacy, Some(Arc::clone(&streams)));
         let sink: Arc<dyn ReplySink> = Arc::<PostResponse>::clone(&reply);
         let dispatcher = self.dispatcher.as_dyn();
@@ -438,13 +443,29 @@ impl Endpoint {
                 if (words.resumes)(revision) {
                     streams.set_resumes();
                 }
-                self.core.shared.connect(&connection);
+                core.shared.connect(&connection);
                 let principal = info.principal.clone();
                 let endpoint = Arc::clone(&self.shared);
-                let session = HttpSession { connection, endpoint, streams, principal, used: now, number };
-                match self.sessions.add(session) {
-                    Ok(id) => self.answer(&reply, encoded, &[(words.id, &id)]),
-                    Err(_) => reply.refuse(),
+                let has_own = server.is_some();
+                let session = HttpSession {
+                    connection,
+                    endpoint,
+                    _server: server,
+                    streams,
+                    principal,
+                    used: now,
+                    number,
+                };
+                match (self.sessions.add(session), core.shared.delegate().filter(|_| has_own)) {
+                    (Ok(id), Some(delegate)) => {
+                        let frame = self.dispatcher.out.as_bytes().to_vec();
+                        let name = words.id;
+                        delegate.greet(Box::new(move |_| {
+                            reply.answer_with(&frame, encoded, &[(name, &id)]);
+                        }));
+                    }
+                    (Ok(id), None) => self.answer(&reply, encoded, &[(words.id, &id)]),
+                    (Err(_), _) => reply.refuse(),
                 }
                 self.loop_handle.wake();
             }

@@ -12,6 +12,7 @@
 //! | `response.rs` | response to one POST |
 //! | `event_streams.rs` | event streams of a session, replay |
 //! | `session.rs` | table of sessions |
+//! | `session_servers.rs` | servers of single sessions |
 //! | `status_page.rs` | pages beside the endpoint |
 //! | `bind.rs` | threads and shutdown |
 //!
@@ -31,6 +32,7 @@ mod rejection;
 mod request_checks;
 mod response;
 mod session;
+mod session_servers;
 mod status_page;
 
 use std::sync::Arc;
@@ -41,6 +43,7 @@ use super::Server;
 use super::serve::diagnostics;
 use allowed_hosts::AllowedHosts;
 use auth::Auth;
+use session_servers::{MakeServer, SessionServers};
 
 pub use auth::{ResourceMetadata, TokenRefusal};
 pub use bind::BoundServer;
@@ -66,6 +69,8 @@ struct Options {
     auth: Auth,
     pages: Vec<StatusPage>,
     mounts: Mounts,
+    per_session: Option<Arc<MakeServer>>,
+    session_servers: Arc<SessionServers>,
     leave_signals: bool,
     diagnostics: Arc<diagnostics::DiagnosticSink>,
     on_rejection: Option<Box<OnRejection>>,
@@ -81,6 +86,8 @@ impl HttpServer {
             auth: Auth::default(),
             pages: Vec::new(),
             mounts: Mounts { table: Arc::default() },
+            per_session: None,
+            session_servers: Arc::default(),
             leave_signals: false,
             diagnostics: Arc::new(diagnostics::say),
             on_rejection: None,
@@ -194,6 +201,27 @@ impl HttpServer {
     /// ```
     pub fn mounts(&self) -> Mounts {
         self.options.mounts.clone()
+    }
+
+    /// Creates a server for each session, so that each client of the session protocol has its own
+    /// state or process. Requests of the stateless protocol have no session, and are handled by the
+    /// first server.
+    ///
+    /// `make` is called when a session opens, on the thread of the event loop, so it must not wait.
+    /// With an error the client gets 503. The server must have no inline tools, and its
+    /// [`Server::limits`] have no effect. Its [`Server::on_shutdown`] functions run on a thread of
+    /// their own when the session has ended. There are at most
+    /// [`HttpLimits::sessions`](crate::HttpLimits::sessions) such servers.
+    ///
+    /// If the server is an exported hub that waits for its client (`HubBuilder::wait_for_client`,
+    /// feature `hub`), the response that opens the session is sent when the lists of the hub's
+    /// servers are known.
+    pub fn per_session(
+        mut self,
+        make: impl Fn() -> Result<Server, Error> + Send + Sync + 'static,
+    ) -> HttpServer {
+        self.options.per_session = Some(Arc::new(make));
+        self
     }
 
     /// Leaves SIGTERM and SIGINT to the program, which stops serving with

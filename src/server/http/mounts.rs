@@ -19,6 +19,8 @@ use crate::server::serve::{self, Hooks, Parts};
 use crate::sync::lock;
 use crate::transport::http_server::LoopHandle;
 
+use super::session_servers::MakeServer;
+
 /// The further servers of an HTTP server; see [`HttpServer::mounts`](super::HttpServer::mounts).
 ///
 /// A further server is an endpoint at its own path, with its own sessions. It shares all else with
@@ -37,8 +39,25 @@ impl Mounts {
     /// # Errors
     /// [`ErrorKind::Invalid`]: the path is invalid, or another server or page has it.
     /// [`ErrorKind::Closed`]: the HTTP server has ended.
-    pub fn add(&self, path: impl Into<String>, mut server: Server) -> Result<(), Error> {
-        let path = path.into();
+    pub fn add(&self, path: impl Into<String>, server: Server) -> Result<(), Error> {
+        self.insert(path.into(), server, None)
+    }
+
+    /// As [`Mounts::add`], with a server for each session as
+    /// [`HttpServer::per_session`](super::HttpServer::per_session).
+    ///
+    /// # Errors
+    /// As with [`Mounts::add`].
+    pub fn add_per_session(
+        &self,
+        path: impl Into<String>,
+        server: Server,
+        make: impl Fn() -> Result<Server, Error> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.insert(path.into(), server, Some(Arc::new(make)))
+    }
+
+    fn insert(&self, path: String, mut server: Server, make: Option<Arc<MakeServer>>) -> Result<(), Error> {
         check_path(&path)?;
         {
             let mut state = lock(&self.table.state);
@@ -50,7 +69,7 @@ impl Mounts {
             }
             let (shared, hooks) = (Arc::clone(&server.shared), std::mem::take(&mut server.on_shutdown));
             state.mounted.push(Mounted { path: path.clone(), shared, hooks });
-            state.changes.push(MountChange::Add(path, Box::new(server)));
+            state.changes.push(MountChange::Add(path, Box::new(server), make));
         }
         self.table.notify();
         Ok(())
@@ -113,7 +132,7 @@ struct Mounted {
 
 /// Change that the event loop makes.
 pub(super) enum MountChange {
-    Add(String, Box<Server>),
+    Add(String, Box<Server>, Option<Arc<MakeServer>>),
     Remove(String),
 }
 

@@ -16,12 +16,15 @@ use std::time::{Duration, Instant};
 use crate::server::connection::Connection;
 
 use super::event_streams::EventStreams;
+use super::session_servers::SessionServer;
 
 /// One session.
 pub(super) struct HttpSession {
     pub(super) connection: Arc<Connection>,
     /// Connection of its endpoint's requests without a session, which identifies the endpoint.
     pub(super) endpoint: Arc<Connection>,
+    /// Ends the server of the session when this is dropped, if it has one of its own.
+    pub(super) _server: Option<SessionServer>,
     pub(super) streams: Arc<EventStreams>,
     pub(super) principal: Option<Arc<str>>,
     pub(super) used: Instant,

@@ -7,9 +7,11 @@
 use std::sync::Arc;
 
 use crate::era::http::Sessions;
+use crate::pool::guard;
 use crate::server::connection::Connection;
 use crate::server::http::bind;
 use crate::server::http::mounts::{self, MountChange};
+use crate::server::http::session_servers::{MakeServer, SessionServer};
 use crate::server::serve::Parts;
 use crate::server::serve::state::Core;
 use crate::server::{InlineSend, Server};
@@ -21,6 +23,7 @@ pub(super) struct OtherServer {
     path: String,
     core: Arc<Core>,
     pub(super) shared: Arc<Connection>,
+    per_session: Option<Arc<MakeServer>>,
     inline: Vec<Box<InlineSend>>,
 }
 
@@ -33,18 +36,18 @@ impl Endpoint {
     pub(super) fn change_mounts(&mut self) {
         for change in self.options.mounts.table.changes() {
             match change {
-                MountChange::Add(path, server) => self.mount(path, *server),
+                MountChange::Add(path, server, make) => self.mount(path, *server, make),
                 MountChange::Remove(path) => self.unmount(&path),
             }
         }
     }
 
     #[cold]
-    fn mount(&mut self, path: String, server: Server) {
+    fn mount(&mut self, path: String, server: Server, per_session: Option<Arc<MakeServer>>) {
         let Parts { core, inline, .. } = mounts::assemble_beside(&self.core, server);
         self.checks.mounted.push(path.clone());
         let shared = bind::shared_connection(&core);
-        self.others.push(OtherServer { path, core, shared, inline });
+        self.others.push(OtherServer { path, core, shared, per_session, inline });
     }
 
     #[cold]
@@ -71,9 +74,27 @@ impl Endpoint {
         std::mem::swap(&mut self.path, &mut other.path);
         std::mem::swap(&mut self.core, &mut other.core);
         std::mem::swap(&mut self.shared, &mut other.shared);
+        std::mem::swap(&mut self.per_session, &mut other.per_session);
         std::mem::swap(&mut self.dispatcher.inline, &mut other.inline);
         self.checks.sessions = sessions_of(&self.core);
         self.dispatcher.as_dyn().set_connection(&self.shared, None);
         true
+    }
+
+    /// The server of a new session. `None` if there is no room for another one.
+    pub(super) fn session_core(&self) -> Option<(Arc<Core>, Option<SessionServer>)> {
+        match &self.per_session {
+            None => Some((Arc::clone(&self.core), None)),
+            Some(make) => self.own_core(&**make),
+        }
+    }
+
+    #[cold]
+    fn own_core(&self, make: &MakeServer) -> Option<(Arc<Core>, Option<SessionServer>)> {
+        // Inline tools belong to an endpoint. A panic is an error of the program.
+        let made = guard(make).ok()?.ok().filter(|server| server.inline.is_empty());
+        let mut server = made?;
+        let own = self.options.session_servers.add(&mut server, self.core.limits.http.sessions)?;
+        Some((mounts::assemble_beside(&self.core, server).core, Some(own)))
     }
 }
