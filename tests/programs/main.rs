@@ -22,6 +22,8 @@ mod proxy_issues;
 #[cfg(all(unix, feature = "proxy"))]
 mod proxy_log;
 #[cfg(all(unix, feature = "proxy"))]
+mod proxy_per_client;
+#[cfg(all(unix, feature = "proxy"))]
 mod proxy_reload;
 mod readme;
 #[cfg(feature = "serve")]

@@ -53,9 +53,9 @@ fn a_command_of_supergateway_is_served_over_http_and_back_over_stdio() {
     let command = format!("'{PROGRAM}' serve \"PASSED server.json\"");
     let args =
         ["--stdio", &command, "--outputTransport", "streamableHttp", "--host", "127.0.0.1", "--port=0"];
-    let more = ["--streamableHttpPath", "/tools", "--healthEndpoint", "/healthz", "--stateful"];
+    let more = ["--streamableHttpPath", "/tools", "--healthEndpoint", "/healthz", "--logLevel", "none"];
     let server = proxy(&[&args[..], &more, &["--token-file", "tokens"]].concat(), &folder);
-    server.reported("--stateful has no effect");
+    server.reported("--logLevel has no effect");
     let url = url(&server);
     assert!(url.ends_with("/tools"), "{url}");
     let address = url.strip_prefix("http://").unwrap().split('/').next().unwrap();

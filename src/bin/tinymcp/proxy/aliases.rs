@@ -16,8 +16,8 @@ use crate::options::{once, text, value};
 const PORT: u16 = 8000;
 
 /// Options without a value that have no effect, each with the reason.
-const FLAGS_WITHOUT_EFFECT: [(&str, &str); 5] =
-    [("stateful", BOTH), ("stateless", BOTH), ("no-stateless", BOTH), ("debug", LOG), ("no-debug", LOG)];
+const FLAGS_WITHOUT_EFFECT: [(&str, &str); 4] =
+    [("stateless", BOTH), ("no-stateless", BOTH), ("debug", LOG), ("no-debug", LOG)];
 /// Options with a value that have no effect, each with the reason.
 const VALUES_WITHOUT_EFFECT: [(&str, &str); 4] = [
     ("logLevel", LOG),
@@ -123,6 +123,7 @@ impl Aliases {
             return Ok(true);
         }
         match name {
+            "stateful" => options.per_client = true,
             "stdio" => once(name, &mut self.stdio, text(parser)?)?,
             "sse" | "streamableHttp" => once(name, &mut options.url, text(parser)?)?,
             "outputTransport" => once(name, &mut self.output, text(parser)?)?,
@@ -374,12 +375,13 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(options.http.as_deref(), Some("0.0.0.0:8000"));
+        assert!(options.per_client);
         assert_eq!(options.from_aliases.session_timeout, Some(Duration::from_secs(60)));
         assert_eq!(options.from_aliases.path.as_deref(), Some("/a"));
         assert_eq!(options.pages.health, ["/healthz", "/ready"]);
         assert_eq!(options.settings.allow_origin, ["https://a.example", "http://b:1"]);
         let notes = options.from_aliases.notes.join("\n");
-        for part in ["--stateful has no effect: ", "--logLevel has no effect: ", "note: HTTP+SSE"] {
+        for part in ["--logLevel has no effect: ", "note: HTTP+SSE"] {
             assert!(notes.contains(part), "{notes}");
         }
         for url in ["--sse", "--streamableHttp"] {

@@ -19,15 +19,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use tinymcp::{Config, Hub};
+use tinymcp::{Config, Hub, Upstream};
 
 use super::options::Options;
 use super::own_endpoints::{self, OwnEndpoints};
+use super::per_client::InUse;
 use super::traffic::Traffic;
 use super::{report_start, timeout};
 use crate::Result;
 use crate::http::Tokens;
-use crate::serve::{Hangups, Stamps, Wake, log, open, spawn};
+use crate::serve::{Hangups, Stamps, Wake, lock, log, open, spawn};
 
 /// Reading a configuration recurses as deep as its values.
 const STACK: usize = 512 << 10;
@@ -42,6 +43,8 @@ pub(super) struct Configured {
     used: BTreeMap<String, Arc<Config>>,
     /// Over HTTP: the endpoints of the single servers.
     pub(super) own_endpoints: Option<OwnEndpoints>,
+    /// Copy of `used` for the servers of sessions.
+    in_use: InUse,
 }
 
 impl Configured {
@@ -52,7 +55,20 @@ impl Configured {
         traffic: Option<&Traffic>,
     ) -> Configured {
         let (options, traffic) = (Arc::clone(options), traffic.cloned());
-        Configured { hub: hub.clone(), file, options, traffic, used: BTreeMap::new(), own_endpoints: None }
+        Configured {
+            hub: hub.clone(),
+            file,
+            options,
+            traffic,
+            used: BTreeMap::new(),
+            own_endpoints: None,
+            in_use: InUse::default(),
+        }
+    }
+
+    /// The servers in use, also after later reloads.
+    pub(super) fn in_use(&self) -> InUse {
+        Arc::clone(&self.in_use)
     }
 
     /// Reads the file and makes the hub's servers equal to it; returns the changes as a text.
@@ -88,20 +104,13 @@ impl Configured {
                     continue;
                 }
             };
-            let upstream = match &self.options.prefix {
-                Some(_) => upstream.prefix(""),
-                None => upstream,
-            };
-            let upstream = match self.options.from_aliases.inherit_env {
-                Some(true) => upstream.inherit_env(true),
-                _ => upstream,
-            };
+            let upstream = with_options(upstream, &self.options);
             if let Some(traffic) = &self.traffic {
                 traffic.hide(upstream.secrets());
             }
             let change = if self.used.contains_key(&key) { "replaced" } else { "added" };
             self.remove(&key);
-            match self.hub.add(&*key, timeout(upstream, &self.options)) {
+            match self.hub.add(&*key, upstream) {
                 Ok(()) => {
                     changes.push(format!("{change} {key:?}"));
                     self.used.insert(key, Arc::clone(&config));
@@ -109,6 +118,7 @@ impl Configured {
                 Err(error) => log(&error.to_string()),
             }
         }
+        lock(&self.in_use).clone_from(&self.used);
         if changes.is_empty() { "no server changed".to_owned() } else { changes.join(", ") }
     }
 
@@ -135,6 +145,19 @@ impl Configured {
             let _ = self.hub.remove(key);
         }
     }
+}
+
+/// A server of the file with the options of the command line.
+pub(super) fn with_options(upstream: Upstream, options: &Options) -> Upstream {
+    let upstream = match &options.prefix {
+        Some(_) => upstream.prefix(""),
+        None => upstream,
+    };
+    let upstream = match options.from_aliases.inherit_env {
+        Some(true) => upstream.inherit_env(true),
+        _ => upstream,
+    };
+    timeout(upstream, options)
 }
 
 /// State of the threads that reload.

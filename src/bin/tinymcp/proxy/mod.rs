@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tinymcp::{Endpoint, Error, Hub, Limits, Server, ServerState, Status, Upstream};
+use tinymcp::{Endpoint, Error, Hub, HubBuilder, Limits, Server, ServerState, Status, Upstream};
 
 mod aliases;
 mod configured;
@@ -22,12 +22,14 @@ mod description;
 mod monitor;
 mod options;
 mod own_endpoints;
+mod per_client;
 mod shell_words;
 mod traffic;
 
 use configured::{Configured, Reload};
 use options::Options;
 use own_endpoints::OwnEndpoints;
+use per_client::PerClient;
 use traffic::{FindServer, Traffic};
 
 use crate::http;
@@ -121,7 +123,7 @@ fn serve(options: &Arc<Options>, hub: &Hub, server: Server, traffic: Option<&Tra
 }
 
 fn serve_http(
-    options: &Options,
+    options: &Arc<Options>,
     address: &str,
     hub: &Hub,
     mut server: Server,
@@ -134,8 +136,13 @@ fn serve_http(
     if let Some(traffic) = traffic.filter(|_| options.logs.access.is_some()) {
         http = http.on_rejection(traffic.of_rejections());
     }
+    let in_use = reload.configured.as_ref().map(Configured::in_use);
+    let per_client = options.per_client.then(|| Arc::new(PerClient::new(options, traffic, hub, in_use)));
+    if let Some(per_client) = per_client.clone() {
+        http = http.per_session(move || per_client.make(None));
+    }
     if options.has_several() {
-        let mut own = OwnEndpoints::new(hub, http.mounts(), traffic);
+        let mut own = OwnEndpoints::new(hub, http.mounts(), traffic, per_client);
         own.add_new();
         log(&format!("each server alone: {}", own_endpoints::path("NAME")));
         if let Some(configured) = &mut reload.configured {
@@ -149,16 +156,11 @@ fn serve_http(
 }
 
 fn export(options: &Options, traffic: Option<&Traffic>) -> std::result::Result<(Hub, Server), Error> {
-    let mut hub = Hub::builder("tinymcp", env!("CARGO_PKG_VERSION")).on_status(reporter()).pass_trace();
-    if options.lazy {
-        hub = hub.lazy_tools();
-    }
+    let again = format!("will retry every {} s", AGAIN.as_secs());
+    let mut hub = builder(options, traffic).on_status(reporter(again));
     if options.http.is_none() {
         // There is one client, so the servers are offered that client's capabilities.
         hub = hub.wait_for_client(START).instructions(description::instructions);
-    }
-    if let Some(observe) = traffic.and_then(Traffic::of_servers) {
-        hub = hub.on_frame(observe);
     }
     let hub = hub.build()?;
     let mut server = Server::new("tinymcp", env!("CARGO_PKG_VERSION"));
@@ -172,6 +174,17 @@ fn export(options: &Options, traffic: Option<&Traffic>) -> std::result::Result<(
         server.limits(limits);
     }
     Ok((hub, server))
+}
+
+fn builder(options: &Options, traffic: Option<&Traffic>) -> HubBuilder {
+    let mut hub = Hub::builder("tinymcp", env!("CARGO_PKG_VERSION")).pass_trace();
+    if options.tools.lazy {
+        hub = hub.lazy_tools();
+    }
+    match traffic.and_then(Traffic::of_servers) {
+        Some(observe) => hub.on_frame(observe),
+        None => hub,
+    }
 }
 
 /// Finds the server of a request for the access log.
@@ -316,15 +329,15 @@ fn restart_down(hub: &Hub) {
 }
 
 /// Reports that a server connected, or why it did not. A reason that repeats is reported once.
-fn reporter() -> impl Fn(&Status) {
+/// `again` describes the next start of a server that is down.
+fn reporter(again: impl Into<String>) -> impl Fn(&Status) {
+    let again = again.into();
     let last = Mutex::new(BTreeMap::new());
     move |status| {
         let text = match &status.state {
             ServerState::Running(info) => format!("connected to {} {}", info.name, info.version),
             ServerState::Down { why, again: true, .. } => format!("down, will retry: {why}"),
-            ServerState::Down { why, .. } => {
-                format!("down, will retry every {} s: {why}", AGAIN.as_secs())
-            }
+            ServerState::Down { why, .. } => format!("down, {again}: {why}"),
             _ => return,
         };
         if lock(&last).insert(status.server.clone(), text.clone()).as_ref() != Some(&text) {

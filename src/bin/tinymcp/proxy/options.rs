@@ -14,7 +14,7 @@ use crate::serve::HttpOptions;
 
 /// Long options.
 const NAMES: &str = "http token-file allow-host allow-origin url config header timeout allow deny rename \
-                     prefix health status metrics log access-log watch lazy help";
+                     prefix health status metrics log access-log watch lazy per-client help";
 
 /// Parsed options; one field for each option of `help.txt`.
 #[derive(Debug, Default)]
@@ -35,7 +35,8 @@ pub(crate) struct Options {
     pub(crate) from_aliases: AliasSettings,
     /// Reload when a file changes.
     pub(crate) watch: bool,
-    pub(crate) lazy: bool,
+    /// Each session over HTTP has its own processes.
+    pub(crate) per_client: bool,
     pub(crate) help: bool,
 }
 
@@ -45,6 +46,8 @@ pub(crate) struct Tools {
     pub(crate) allow: Vec<String>,
     pub(crate) deny: Vec<String>,
     pub(crate) rename: Vec<(String, String)>,
+    /// Three tools stand for all.
+    pub(crate) lazy: bool,
 }
 
 /// Logs of the traffic.
@@ -139,7 +142,11 @@ impl Options {
                 Ok(())
             }
             "lazy" => {
-                self.lazy = true;
+                self.tools.lazy = true;
+                Ok(())
+            }
+            "per-client" => {
+                self.per_client = true;
                 Ok(())
             }
             "help" => {

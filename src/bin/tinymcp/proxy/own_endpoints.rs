@@ -1,13 +1,15 @@
 //! Endpoints of single servers, beside the one of all servers: `/servers/NAME/mcp`.
 //!
 //! The tools have their own names there. Both endpoints of a server share its process, the tokens,
-//! the allowed hosts and the limits.
+//! the allowed hosts and the limits. With `--per-client` each session has its own process.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tinymcp::{Hub, Mounts, Server};
 
 use super::description;
+use super::per_client::PerClient;
 use super::traffic::Traffic;
 use crate::serve::log;
 
@@ -15,13 +17,20 @@ pub(super) struct OwnEndpoints {
     hub: Hub,
     mounts: Mounts,
     traffic: Option<Traffic>,
+    per_client: Option<Arc<PerClient>>,
     /// Keys of the servers with an endpoint.
     keys: BTreeSet<String>,
 }
 
 impl OwnEndpoints {
-    pub(super) fn new(hub: &Hub, mounts: Mounts, traffic: Option<&Traffic>) -> OwnEndpoints {
-        OwnEndpoints { hub: hub.clone(), mounts, traffic: traffic.cloned(), keys: BTreeSet::new() }
+    pub(super) fn new(
+        hub: &Hub,
+        mounts: Mounts,
+        traffic: Option<&Traffic>,
+        per_client: Option<Arc<PerClient>>,
+    ) -> OwnEndpoints {
+        let (hub, traffic) = (hub.clone(), traffic.cloned());
+        OwnEndpoints { hub, mounts, traffic, per_client, keys: BTreeSet::new() }
     }
 
     /// Removes the endpoints of servers that the hub no longer has.
@@ -49,7 +58,14 @@ impl OwnEndpoints {
             }
             description::describe(&mut server, std::slice::from_ref(&status));
             let exported = self.hub.export_server(key, &mut server);
-            match exported.and_then(|()| self.mounts.add(path(key), server)) {
+            let mounted = exported.and_then(|()| match self.per_client.clone() {
+                None => self.mounts.add(path(key), server),
+                Some(per_client) => {
+                    let only = key.clone();
+                    self.mounts.add_per_session(path(key), server, move || per_client.make(Some(&only)))
+                }
+            });
+            match mounted {
                 Ok(()) => {
                     self.keys.insert(key.clone());
                     added.push(key.clone());
