@@ -217,3 +217,37 @@ fn paths_are_valid_and_unique() {
     http.mounts().add("/mcp", named("a")).unwrap();
     assert_eq!(http.bind("127.0.0.1:0").err().unwrap().kind(), ErrorKind::Invalid);
 }
+
+#[test]
+fn requests_during_changes_are_handled_or_get_404() {
+    let (served, mounts) = mounted(named("first"));
+    let (other, calls) = (served.at("/a"), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let changing = scope.spawn(|| {
+            for round in 0..100 {
+                mounts.add("/a", named("a")).unwrap();
+                let calls = || calls.load(Ordering::SeqCst);
+                let until = calls() + round % 3;
+                while calls() < until {
+                    std::thread::yield_now();
+                }
+                assert!(mounts.remove("/a"));
+            }
+        });
+        while !changing.is_finished() {
+            let answer = other.call("name", json!({}));
+            calls.fetch_add(1, Ordering::SeqCst);
+            match answer.status {
+                404 => {}
+                // The response of a call that was cancelled with its server.
+                200 => {
+                    let result = answer.json();
+                    let text = result["result"]["content"][0]["text"].as_str();
+                    assert!(matches!(text, Some("a" | "The server was removed")), "{result}");
+                }
+                status => panic!("{status}"),
+            }
+            assert_eq!(text(served.call("name", json!({}))), "first");
+        }
+    });
+}

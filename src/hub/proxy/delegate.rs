@@ -136,7 +136,6 @@ mod tests {
 
     use std::time::{Duration, Instant};
 
-    use super::*;
     use crate::{Hub, Server, Tool, Upstream, memory_links};
 
     #[test]

@@ -182,7 +182,7 @@ fn end(
     let last = deadline.max(since + LAST_WRITES);
     let (mut servers, others) = mounts.close();
     servers.push(Arc::clone(&core.shared));
-    servers.extend(session_servers.servers());
+    servers.extend(session_servers.stop());
     hooks.extend(others);
     servers.iter().for_each(|server| server.stop());
     loop_handle.stop(last + LAST_WRITES);

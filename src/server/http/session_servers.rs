@@ -39,6 +39,14 @@ struct State {
     open: BTreeMap<u64, (Arc<Shared>, Hooks)>,
     /// Number of servers whose functions run.
     ending: usize,
+    /// The HTTP server stops, and [`SessionServers::close`] ends the servers.
+    closing: bool,
+}
+
+impl State {
+    fn servers(&self) -> Vec<Arc<Shared>> {
+        self.open.values().map(|(shared, _)| Arc::clone(shared)).collect()
+    }
 }
 
 /// The server of a session. Dropping this ends it.
@@ -52,6 +60,9 @@ impl Drop for SessionServer {
         let all = Arc::clone(&self.all);
         let hooks = {
             let mut state = lock(&all.state);
+            if state.closing {
+                return;
+            }
             let Some((_, hooks)) = state.open.remove(&self.number) else { return };
             state.ending += 1;
             hooks
@@ -70,7 +81,7 @@ impl SessionServers {
     /// Adds the server of a session that is being opened. `None` if there are `most` already.
     pub(super) fn add(self: &Arc<Self>, server: &mut Server, most: usize) -> Option<SessionServer> {
         let mut state = lock(&self.state);
-        if state.open.len() + state.ending >= most {
+        if state.closing || state.open.len() + state.ending >= most {
             return None;
         }
         state.last += 1;
@@ -88,16 +99,19 @@ impl SessionServers {
 
     /// Runs [`Shared::check`] on every server. Returns whether one must be checked again.
     pub(super) fn check(&self, now: Instant) -> bool {
-        let servers = self.servers();
+        let servers = lock(&self.state).servers();
         servers.iter().fold(false, |more, shared| shared.check(now) | more)
     }
 
-    pub(super) fn servers(&self) -> Vec<Arc<Shared>> {
-        lock(&self.state).open.values().map(|(shared, _)| Arc::clone(shared)).collect()
+    /// Leaves the servers to [`SessionServers::close`] from now on. Returns them.
+    pub(super) fn stop(&self) -> Vec<Arc<Shared>> {
+        let mut state = lock(&self.state);
+        state.closing = true;
+        state.servers()
     }
 
-    /// Ends all servers at the same time, because each may take some time, and waits for those that
-    /// end already, at most until `deadline`.
+    /// Ends all servers at the same time on at most [`THREADS`] threads, because each may take some
+    /// time, and waits for those that end already, at most until `deadline`.
     pub(super) fn close(&self, deadline: Instant) {
         let open = std::mem::take(&mut lock(&self.state).open);
         let left = Mutex::new(open.into_values().map(|(_, hooks)| hooks));
