@@ -203,7 +203,7 @@ fn a_call_to_a_server_that_connects_for_the_first_time_waits_for_it() {
 }
 
 /// A server with sessions that is played: sends what it gets to the test.
-fn played(seen: mpsc::Sender<(MemoryEndHandle, String)>) -> Upstream {
+pub(super) fn played(seen: mpsc::Sender<(MemoryEndHandle, String)>) -> Upstream {
     let seen = Mutex::new(seen);
     Upstream::with(move |client: ClientBuilder| {
         let (link, end) = memory();
@@ -231,7 +231,7 @@ fn played(seen: mpsc::Sender<(MemoryEndHandle, String)>) -> Upstream {
     })
 }
 
-type MemoryEndHandle = Arc<MemoryEnd>;
+pub(super) type MemoryEndHandle = Arc<MemoryEnd>;
 
 #[test]
 fn a_request_outside_of_calls_that_the_client_never_answers_fails_in_time() {

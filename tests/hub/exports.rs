@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use tinymcp::{
     Change, Client, ClientBuilder, Content, ErrorKind, Field, Form, FormResponse, Handle, Hub, Level, Limits,
-    Prompt, PromptOutput, Protocol, Resource, ResourceContents, Role, Server, Tool, Upstream, json,
+    Prompt, PromptOutput, Protocol, Resource, ResourceContents, Role, Root, Server, Tool, Upstream, json,
     memory_links,
 };
 
+use super::downstream::played;
 use super::proxy::in_all_eras;
 
 tinymcp::record! {
@@ -326,6 +327,47 @@ fn a_server_logs_from_the_lowest_level_of_all_exports_on() {
         }
         assert_eq!(all_logs.try_iter().count(), 0);
     });
+}
+
+#[test]
+fn requests_and_log_entries_outside_of_calls_go_to_the_only_client_of_all_exports() {
+    let exported = Exported::plain();
+    let (all, one) = (exported.server(None), exported.server(Some("one")));
+    let other = exported.server(Some("other"));
+    let (seen, messages) = mpsc::channel();
+    exported.hub.add("one", played(seen)).unwrap();
+    exported.settle();
+    let next = |part: &str| loop {
+        let (end, line) = messages.recv_timeout(SOON).expect(part);
+        if line.contains(part) {
+            break (end, line);
+        }
+    };
+    let (end, _) = next("notifications/initialized");
+    let (told, logs) = mpsc::channel();
+    let with_root = |name: &'static str| {
+        let told = Mutex::new(told.clone());
+        let root = Root { uri: format!("file:///{name}"), name: None };
+        client().roots([root]).on_log(Level::Info, move |_| {
+            // The test may be over.
+            let _ = told.lock().unwrap().send(name);
+        })
+    };
+    let roots = || {
+        end.send(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1}}"#);
+        end.send(r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#);
+        let (_, answer) = next("\"roots\"");
+        answer.split("file:///").nth(1).map(|rest| rest.split('"').next().unwrap().to_owned())
+    };
+    // The client of another server's endpoint does not count.
+    let _other = connect(other, with_root("other"), Protocol::Session);
+    assert_eq!(roots(), None);
+    let _one = connect(one, with_root("one"), Protocol::Session);
+    assert_eq!(roots().as_deref(), Some("one"));
+    assert_eq!(logs.recv_timeout(SOON), Ok("one"));
+    let _all = connect(all, with_root("all"), Protocol::Session);
+    assert_eq!(roots(), None);
+    assert_eq!(logs.try_iter().count(), 0);
 }
 
 #[test]
