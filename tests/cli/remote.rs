@@ -309,6 +309,45 @@ fn the_program_gets_its_variables_and_folder() {
 }
 
 #[test]
+fn shells_complete_commands_options_servers_and_tools() {
+    let folder = super::folder("completed");
+    let config = folder.join("mcp.json");
+    let servers =
+        json!({"mcpServers": {"board": {"command": program("board_server")}, "x": {"command": "x"}}});
+    std::fs::write(&config, servers.to_string()).unwrap();
+    let config = config.to_str().unwrap();
+    let complete = |words: &[&str]| {
+        let (code, out, err) = run(&[&["__complete"], words].concat(), "");
+        assert_eq!((code, err.as_str()), (0, ""), "{words:?}");
+        out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(complete(&["re"]), ["read", "record", "replay"]);
+    assert_eq!(complete(&["list", "t"]), ["tools", "templates"]);
+    assert_eq!(complete(&["call", "--str"]), ["--structured"]);
+    assert_eq!(complete(&["validate", "--b"]), ["--batch"]);
+    assert_eq!(complete(&["serve", "--ch"]), ["--check"]);
+    assert_eq!(complete(&["list", "--config", config, "--server", ""]), ["board", "x"]);
+    assert_eq!(complete(&["--config", config, "call", ""]), ["board:", "x:"]);
+    assert_eq!(complete(&["--config", config, "call", "board:gpio_r"]), ["board:gpio_read"]);
+    let words = ["--config", config, "--server", "board", "call", "gpio_w"];
+    assert_eq!(complete(&words), ["gpio_write"]);
+    assert_eq!(complete(&["--config", config, "call", "x:a"]), [""; 0]);
+    assert_eq!(complete(&["call", "x", "--", "--"]), [""; 0]);
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, out, _) = run(&["completions", shell], "");
+        assert!(code == 0 && out.contains("tinymcp __complete"), "{out}");
+    }
+    assert_eq!(run(&["completions", "tcsh"], "").0, 2);
+    // The script works in a shell.
+    let script = r#"eval "$(tinymcp completions bash)"; COMP_WORDS=(tinymcp ex); COMP_CWORD=1; _tinymcp; echo "${COMPREPLY[@]}""#;
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_tinymcp")).parent().unwrap();
+    let path = format!("{}:{}", folder.to_str().unwrap(), std::env::var("PATH").unwrap());
+    if let Ok(output) = std::process::Command::new("bash").args(["-c", script]).env("PATH", path).output() {
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "explain\n", "{output:?}");
+    }
+}
+
+#[test]
 fn a_server_of_the_configuration_stands_before_its_tool() {
     let folder = super::folder("configured");
     let config = folder.join("mcp.json");

@@ -196,18 +196,25 @@ impl Args {
 
 /// Moves the command in front of the options that precede it.
 pub(crate) fn command_first(args: &mut Vec<OsString>) {
-    let mut at = 0;
-    while let Some(arg) = args.get(at).and_then(|arg| arg.to_str()) {
-        let Some(option) = arg.strip_prefix('-') else { break };
-        let long = option.strip_prefix('-').or_else(|| {
-            let short = SHORT.iter().find(|(letter, _)| option.chars().eq([*letter]));
-            short.map(|(_, name)| *name)
-        });
-        at += if long.is_some_and(|name| WITH_VALUE.contains(&name)) { 2 } else { 1 };
-    }
-    if at < args.len() && args.iter().take(at).all(|arg| arg != "--") {
+    let words: Vec<&str> = args.iter().map(|arg| arg.to_str().unwrap_or_default()).collect();
+    if let Some(at) = command_at(&words) {
         let command = args.remove(at);
         args.insert(0, command);
+    }
+}
+
+/// Returns the place of the command, which options may precede.
+pub(crate) fn command_at(words: &[&str]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        let Some(option) = words.get(at)?.strip_prefix('-') else { return Some(at) };
+        if option == "-" {
+            return None;
+        }
+        let is_short = |letter: char| SHORT.iter().find(|(known, _)| *known == letter).map(|(_, name)| *name);
+        // Of short options in one word, the last may have its value in the next word.
+        let name = option.strip_prefix('-').or_else(|| option.chars().last().and_then(is_short));
+        at += if name.is_some_and(|name| WITH_VALUE.contains(&name)) { 2 } else { 1 };
     }
 }
 

@@ -15,6 +15,7 @@ mod args;
 mod arguments;
 mod call;
 mod commands;
+mod completion;
 mod connect;
 mod diff;
 mod failure;
@@ -62,7 +63,7 @@ pub(crate) fn run(mut args: Vec<OsString>) -> Result<u8> {
     let word = command.to_str().unwrap_or_default();
     // Arguments after `--` belong to the server.
     let mut own = args.iter().take_while(|arg| *arg != "--");
-    if own.any(|arg| arg == "--help" || arg == "-h") {
+    if word != "__complete" && own.any(|arg| arg == "--help" || arg == "-h") {
         return help(word).map(|()| 0);
     }
     let status = match word {
@@ -76,6 +77,9 @@ pub(crate) fn run(mut args: Vec<OsString>) -> Result<u8> {
         "schema-simplify" => {
             lint::schema_simplify(&Args::parse(word, args, &[&SERVER_FLAGS[..], &["profile"]].concat())?)
         }
+        "completions" => return completion::script(&texts(&args)).map(|()| 0),
+        // Run by the scripts that `completions` prints.
+        "__complete" => return completion::complete(&texts(&args)).map(|()| 0),
         "explain" => lint::explain(&Args::parse(word, args, &[])?),
         "validate" => return validate::validate(&Args::parse(word, args, VALIDATE_FLAGS)?),
         word if commands::has_command(word) => commands::run(word, args),
@@ -101,6 +105,11 @@ fn short_help() -> Result<()> {
     out(format!("{start}\n\nCommands: {}\n", commands().join(", ")).as_bytes())
 }
 
+/// Returns the arguments that are UTF-8.
+fn texts(args: &[OsString]) -> Vec<&str> {
+    args.iter().filter_map(|arg| arg.to_str()).collect()
+}
+
 /// Returns the commands that the help describes.
 fn commands() -> Vec<&'static str> {
     let known = HELP.lines().filter_map(|line| line.strip_prefix("  tinymcp ")?.split(' ').next());
@@ -120,25 +129,30 @@ fn unknown(command: &str) -> String {
     format!("unknown command {command:?}; {cure}")
 }
 
-/// Prints the part of the help that belongs to one command, and the paragraphs about servers if the
-/// command has them.
+/// Prints the help of one command.
 pub(crate) fn help(command: &str) -> Result<()> {
+    out(help_of(command).ok_or_else(|| unknown(command))?.as_bytes())
+}
+
+/// Returns the part of the help that belongs to one command, with the paragraphs about servers if
+/// the command has them.
+fn help_of(command: &str) -> Option<String> {
     if command == "serve" {
-        return out(serve::HELP.as_bytes());
+        return Some(serve::HELP.to_owned());
     }
     #[cfg(all(unix, feature = "proxy"))]
     if command == "proxy" {
-        return out(crate::proxy::HELP.as_bytes());
+        return Some(crate::proxy::HELP.to_owned());
     }
     let parts: Vec<&str> = HELP.split("\n\n").collect();
     let usage = format!("  tinymcp {command} ");
-    let Some(part) = parts.iter().find(|part| part.starts_with(&usage)) else { return Err(unknown(command)) };
+    let part = parts.iter().find(|part| part.starts_with(&usage))?;
     let mut text = vec![*part];
     text.extend(parts.iter().filter(|other| {
         other.starts_with("SERVER is") && part.contains("SERVER")
             || other.starts_with("Options of these") && commands::has_command(command)
     }));
-    out(format!("{}\n", text.join("\n\n")).as_bytes())
+    Some(format!("{}\n", text.join("\n\n")))
 }
 
 /// Reads a file; `-` is standard input.
