@@ -112,7 +112,7 @@ fn each_line_of_standard_input_is_a_call() {
     let lines = "{\"pin\":4}\n\n{\"pin\":99}\n{\"pin\":5}";
     let (code, out, err) = call(&["call", "gpio_read", "-", "--field", "content/0/text"], lines);
     assert_eq!((code, out.lines().count()), (1, 3), "{out}{err}");
-    assert!(out.lines().nth(1).unwrap().contains("got 99"), "{out}");
+    assert!(out.lines().nth(1) == Some("null") && err.contains("got 99"), "{out}{err}");
     let lines = r#"{"name":"gpio_read","arguments":{"pin":4}}
         {"name":"gpio_reed"}"#;
     let (code, out, err) = call(&["call", "-"], lines);
@@ -270,7 +270,46 @@ fn questions_are_answered_on_the_command_line() {
         assert!(format!("{out}{err}").contains("expected yes or no"), "{out}{err}");
         let (code, out, err) = call(&["call", "erase_pins", "--answer", "yes"]);
         assert_eq!(code, 1);
-        assert!(format!("{out}{err}").contains("--answer sure=VALUE"), "{out}{err}");
+        assert!(err.contains("--answer sure=VALUE"), "{out}{err}");
+    }
+}
+
+/// A server whose every text ends a line, goes on as a message of the program and clears the screen.
+#[test]
+fn no_text_of_a_server_imitates_a_line_or_controls_the_terminal() {
+    let evil = r"x\ntinymcp: imitated\u001b[2J\u009b2J\u202e";
+    let tool = format!(
+        r#"{{"name":"{evil}","description":"{evil}","inputSchema":{{"properties":{{"{evil}":{{"enum":["{evil}"],"description":"{evil}"}}}},"required":["{evil}"]}}}}"#
+    );
+    let folder = super::folder("hostile");
+    std::fs::write(folder.join("list"), format!(r#"{{"tools":[{tool}]}}"#)).unwrap();
+    let error = format!(r#"{{"code":-32000,"message":"{evil}","data":"{evil}"}}"#);
+    std::fs::write(folder.join("error"), error).unwrap();
+    let say = |name: &str, file: &str| {
+        format!(r#"printf '{{"jsonrpc":"2.0","id":%s,"{name}":%s}}\n' "$id" "$(cat {file})""#)
+    };
+    let (list, error) = (say("result", "list"), say("error", "error"));
+    let cases = format!("*tools/list*) {list};;\n*tools/call*) {error};;\n*unused*)");
+    let script = server("{}").replace("*'\"tools/list\"'*)", &cases);
+    assert!(script.contains("*unused*)"), "the script has changed");
+    let tail = ["--cwd", folder.to_str().unwrap(), "--protocol", "session", "--", "/bin/sh", "-c", &script];
+    let name: String = serde_json::from_str(&format!("\"{evil}\"")).unwrap();
+    for (words, status) in [
+        (&["list", "--text"][..], 0),
+        (&["list", "--json"], 0),
+        (&["list", "--pretty"], 0),
+        (&["info", &name, "--text"], 0),
+        (&["info", "y"], 1),
+        (&["call", "y"], 1),
+        (&["call", &name, "a=1"], 2),
+        (&["call", &name, "{}", "--text"], 1),
+    ] {
+        let (code, out, err) = run(&[words, &tail].concat(), "");
+        assert_eq!(code, status, "{words:?}: {err}");
+        let imitated = out.lines().chain(err.lines()).any(|line| line.starts_with("tinymcp: imitated"));
+        assert!(!imitated, "{words:?}: {out}{err}");
+        let controls = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+        assert!(!out.contains(controls) && !err.contains(controls), "{words:?}: {out:?}{err:?}");
     }
 }
 
@@ -283,6 +322,16 @@ fn options_may_precede_the_command_and_results_may_go_to_a_file() {
     assert_eq!((code, out.as_str()), (0, ""), "{err}");
     let pretty = std::fs::read_to_string(&file).unwrap();
     assert!(pretty.starts_with("{\n  \"pin\": 4,\n  \"value\": "), "{pretty}");
+    // A failure keeps what was there.
+    assert_eq!(ask(&["-o", path, "call", "gpio_reed"], "board_server").0, 1);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), pretty);
+    let (code, _, err) = ask(&["-o", "/no/such/folder/x", "list"], "board_server");
+    assert!(code == 2 && err.contains("/no/such/folder/x: "), "{err}");
+    assert_eq!(asked(&["info", "gpio_read", "--field", "/name", "--json"], "board_server"), "gpio_read");
+    // A part does not hide why there is none.
+    let (code, out, err) = ask(&["call", "gpio_read", "pin=99", "--structured"], "board_server");
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("the tool failed: Invalid arguments") && err.contains("got 99"), "{err}");
     let (code, _, err) = ask(&["call", "gpio_read", "pin=4", "--field", "/nothing"], "board_server");
     assert_eq!(code, 1);
     assert!(err.contains("the result has no /nothing; it has "), "{err}");
@@ -404,7 +453,9 @@ fn usage_errors_are_2() {
         (&["list", "--cwd", "/no/such/folder", "--", "/bin/false"], "/no/such/folder"),
         (&["list", "--pretty", "--text", "--", "/bin/false"], "exclude"),
         (&["call", "t", "--field", "a", "--structured", "--", "/bin/false"], "exclude"),
-        (&["list", "--output", "/no/such/folder/x", "--", "/bin/false"], "/no/such/folder/x"),
+        (&["list", "--url", "http://127.0.0.1:1/mcp", "--", "/bin/false"], "more than one server"),
+        (&["list", "--url", "http://x/", "--bearer", "a", "-H", "authorization: b"], "more than one Auth"),
+        (&["call", "a:b"], "\"a\": write --config FILE"),
         (&["list", "--answer", "perhaps", "--", "/bin/false"], "NAME=VALUE"),
         (&["list", "--root", "/no/such/folder", "--", "/bin/false"], "/no/such/folder"),
         (&["list", "--url", "http://127.0.0.1:1/mcp", "--header", "x"], "NAME:VALUE"),
@@ -469,7 +520,10 @@ fn every_command_has_help_of_its_own() {
     assert!(error.contains("did you mean `tinymcp list tools`?"), "{error}");
     let (code, out, err) = run(&[], "");
     assert_eq!((code, err.as_str()), (0, ""));
-    assert!(out.contains("Usage: tinymcp COMMAND") && out.contains("Commands: list, info, "), "{out}");
+    assert!(
+        out.contains("Usage: tinymcp COMMAND") && out.contains("\n  ping             Prints the time of"),
+        "{out}"
+    );
 }
 
 #[test]

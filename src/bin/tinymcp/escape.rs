@@ -15,7 +15,7 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// Returns whether `c` is a control character, a line end, a bidirectional formatting character or
 /// an invisible tag.
-fn is_terminal_control(c: char) -> bool {
+pub(crate) fn is_terminal_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(c, '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}')

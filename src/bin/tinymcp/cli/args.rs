@@ -242,7 +242,10 @@ fn header(line: &str) -> Result<(String, String)> {
 fn token(text: &str) -> Result<String> {
     let Some(file) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
     let read = std::fs::read_to_string(file).map_err(|e| format!("--bearer: {file}: {e}"))?;
-    Ok(read.trim().to_owned())
+    match read.trim() {
+        "" => Err(format!("--bearer: {file}: the file has no token")),
+        token => Ok(token.to_owned()),
+    }
 }
 
 fn variable(text: &str) -> Result<(String, String)> {

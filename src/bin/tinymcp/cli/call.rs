@@ -10,7 +10,7 @@ use tinymcp::{Client, Error, ErrorKind, stderr};
 
 use super::args::Args;
 use super::arguments::{Arguments, object};
-use super::failure::{FAILED, Result};
+use super::failure::{FAILED, Failure, Result};
 use super::output::Output;
 use super::schema::Input;
 use super::{MAX_BYTES, connect, forms, lists, print};
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args, output: &Output, words: &[&str]) -> Result<u8> {
 }
 
 /// Returns the failure of a call, with the names of tools if this one is unknown.
-fn failure(args: &Args, client: &Client, name: &str, error: &Error) -> super::failure::Failure {
+fn failure(args: &Args, client: &Client, name: &str, error: &Error) -> Failure {
     lists::request_failure(args, error, || {
         let tools = client.tools().unwrap_or_default();
         lists::suggestion(name, tools.iter().map(|tool| tool.name.as_str()))
@@ -51,7 +51,15 @@ fn request(args: &Args, client: &Client, params: Json) -> Result<Json, Error> {
 fn print_result(output: &Output, result: &Json) -> Result<u8> {
     let doc = result.to_doc();
     let failed = doc.root().get("isError").and_then(Value::as_bool) == Some(true);
+    if failed && output.is_part() {
+        // The part may be missing; the reason is in the content.
+        let reason = print::result(doc.root());
+        return Err(Failure::new(FAILED, format!("the tool failed: {}", reason.trim_end())));
+    }
     output.print(doc.root())?;
+    if failed && output.is_text() {
+        stderr::write("tinymcp: the tool failed\n");
+    }
     Ok(if failed { FAILED } else { 0 })
 }
 
@@ -68,7 +76,7 @@ fn params(args: &Args, client: &Client, name: &str, mut arguments: Arguments) ->
     let input = doc.as_ref().map(|doc| Input(doc.root()));
     if let Some(input) = input {
         for note in arguments.check_names(input)? {
-            stderr::write(format!("tinymcp: note: {}\n", plain(&note)));
+            stderr::write(format!("tinymcp: note: {}\n", one_line(&note)));
         }
         let missing = arguments.missing(input);
         if !missing.is_empty() && !asks {
@@ -76,10 +84,19 @@ fn params(args: &Args, client: &Client, name: &str, mut arguments: Arguments) ->
             let usage = format!("{name}{}", input.signature());
             return Err(format!("missing {}; the tool is {usage}", names.join(", ")).into());
         }
+        let _terminal = (!missing.is_empty()).then(forms::Terminal::take);
         for argument in missing {
-            let prompt = format!("{} ({}): ", argument.name, argument.details());
-            let answer = forms::ask(&one_line(&prompt)).ok_or("the arguments are not complete")?;
-            arguments.add(argument.name, answer);
+            let prompt = one_line(&format!("{} ({}): ", argument.name, argument.details()));
+            loop {
+                let answer = forms::ask(&prompt).ok_or("the arguments are not complete")?;
+                match argument.write(&mut Writer::new(), &answer) {
+                    Ok(()) => {
+                        arguments.add(argument.name, answer);
+                        break;
+                    }
+                    Err(expected) => stderr::write(format!("expected {}\n", one_line(&expected))),
+                }
+            }
         }
     }
     let mut w = Writer::new();
@@ -110,14 +127,15 @@ impl Batch<'_> {
             text.clear();
             number += 1;
             input.set_limit(MAX_BYTES + 1);
-            let read = |e: io::Error| format!("standard input: {e}");
+            let read = |e: io::Error| format!("standard input, line {number}: {e}");
             if input.read_line(&mut text).map_err(read)? == 0 {
                 break;
             }
             if text.trim().is_empty() {
                 continue;
             }
-            if client.is_none() && Doc::parse(&text).is_err() {
+            // The first line may be the start of an object.
+            if client.is_none() && text.trim_start().starts_with('{') && Doc::parse(&text).is_err() {
                 input.read_to_string(&mut text).map_err(read)?;
             }
             if text.len() as u64 > MAX_BYTES {
@@ -155,7 +173,14 @@ impl Batch<'_> {
             }
         }
         match request(self.args, client, w.into_json()) {
-            Ok(result) => print_result(self.output, &result),
+            Ok(result) => print_result(self.output, &result).or_else(|failure| {
+                if failure.status != FAILED {
+                    return Err(failure);
+                }
+                // Each line of the input has one of the output.
+                failure.print();
+                self.output.write("null\n").map(|()| FAILED)
+            }),
             Err(error) if error.kind() == ErrorKind::Remote => {
                 let mut w = Writer::new();
                 w.begin_object().key("error").begin_object();

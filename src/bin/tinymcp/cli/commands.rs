@@ -21,8 +21,7 @@ use super::{SERVER_FLAGS, call, connect, diff, info, lists, print};
 use crate::escape::plain;
 
 /// Options of every command of this module, beside those that name the server.
-const FLAGS: [&str; 10] =
-    ["protocol", "timeout", "json", "text", "pretty", "field", "output", "quiet", "answer", "root"];
+const FLAGS: [&str; 7] = ["json", "text", "pretty", "field", "output", "answer", "root"];
 
 /// Capacity of the queue of `watch`. A full queue blocks the event handlers of the client.
 const QUEUED_EVENTS: usize = 1024;

@@ -40,6 +40,16 @@ pub(crate) fn connect(client: ClientBuilder, args: &Args) -> Result<Client> {
     if args.server.key.is_none() && args.server.config.is_some() {
         return Err("--config requires --server KEY".into());
     }
+    let given = [args.server.command.is_some(), args.server.url.is_some(), args.server.key.is_some()];
+    if given.iter().filter(|is_given| **is_given).count() > 1 {
+        return Err(
+            "more than one server is given: --url URL, --server KEY and -- COMMAND exclude each other".into(),
+        );
+    }
+    let is_authorization = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("authorization");
+    if args.server.headers.iter().filter(is_authorization).count() > 1 {
+        return Err("more than one Authorization header is given, by --bearer or --header".into());
+    }
     if args.server.url.is_none() && !args.server.headers.is_empty() {
         return Err("--header and --bearer require --url".into());
     }
@@ -92,9 +102,12 @@ fn file_uri(path: &Path) -> String {
 fn configured(client: ClientBuilder, args: &Args, key: &str) -> Result<Result<Client, Error>> {
     let file = args.server.config.clone();
     let given = file.is_some();
-    let file = file
-        .or_else(crate::discovery::find)
-        .ok_or_else(|| format!("--server {key} requires --config FILE: no configuration file was found"))?;
+    let file = file.or_else(crate::discovery::find).ok_or_else(|| {
+        format!(
+            "no configuration file has the server {key:?}: write --config FILE, or give the server by \
+                 --url URL or -- COMMAND"
+        )
+    })?;
     let refusal = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
     let text = std::fs::read_to_string(&file).map_err(|error| refusal(&error))?;
     let config = Config::parse(&text).map_err(|error| refusal(&error))?;

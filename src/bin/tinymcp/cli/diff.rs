@@ -45,6 +45,8 @@ pub(crate) fn run(args: &Args, output: &Output, words: &[&str]) -> Result<u8> {
             compare(&mut changes, (noun, key), saved, entries(after.root(), list));
         }
     }
+    // Without a difference the file is empty, too.
+    output.write("")?;
     for change in &changes {
         output.write(&if output.is_text() { change.text() } else { change.json() })?;
     }

@@ -5,10 +5,12 @@
 //! | 1 | the server returned an error, a tool failed, or a question was not answered |
 //! | 2 | wrong usage or unusable input |
 //! | 3 | the server requires sign-in |
-//! | 4 | no server was reached, or it broke the protocol |
+//! | 4 | no server was reached, or it refused the request or broke the protocol |
 //! | 5 | a timeout expired |
 
-use tinymcp::{Error, ErrorKind};
+use tinymcp::{Error, ErrorKind, stderr};
+
+use crate::escape::one_line;
 
 /// HTTP status of a request without valid credentials.
 const UNAUTHORIZED: i32 = 401;
@@ -24,6 +26,8 @@ const TIMED_OUT: u8 = 5;
 pub(crate) struct Failure {
     pub(crate) status: u8,
     pub(crate) message: String,
+    /// Data of the server's error.
+    pub(crate) data: Option<String>,
 }
 
 /// Result of a part of such a command.
@@ -31,7 +35,7 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl From<String> for Failure {
     fn from(message: String) -> Failure {
-        Failure { status: USAGE, message }
+        Failure::new(USAGE, message)
     }
 }
 
@@ -42,11 +46,23 @@ impl From<&str> for Failure {
 }
 
 impl Failure {
+    pub(crate) fn new(status: u8, message: String) -> Failure {
+        Failure { status, message, data: None }
+    }
+
+    /// Prints the message, on one line each, so that a server cannot imitate one.
+    pub(crate) fn print(&self) {
+        stderr::write(format!("tinymcp: {}\n", one_line(&self.message)));
+        if let Some(data) = &self.data {
+            stderr::write(format!("  {}\n", one_line(data)));
+        }
+    }
+
     /// Failure to connect to the server with this label.
     pub(crate) fn of_connection(label: &str, error: &Error) -> Failure {
         match error.kind() {
             ErrorKind::Remote | ErrorKind::PeerIncompatible => {
-                Failure { status: UNREACHABLE, message: labelled(label, error) }
+                Failure::new(UNREACHABLE, labelled(label, error))
             }
             _ => Failure::of_request(label, error),
         }
@@ -65,7 +81,7 @@ impl Failure {
             ErrorKind::Timeout => TIMED_OUT,
             _ => UNREACHABLE,
         };
-        Failure { status, message }
+        Failure::new(status, message)
     }
 }
 

@@ -4,7 +4,7 @@
 //! terminal. Without both, the client does not offer to ask, and servers know it.
 
 use std::io::{self, BufRead, IsTerminal, Read, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tinymcp::json::{Json, Writer};
 use tinymcp::{Action, ClientBuilder, Field, FieldKind, Form, FormResponse, Refusal, UrlRequest, stderr};
@@ -32,9 +32,35 @@ pub(crate) fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Prints a prompt and reads a line; `None` at the end of input.
+/// Questions are asked one after the other.
+static TERMINAL: Mutex<()> = Mutex::new(());
+
+/// The terminal while questions are asked: no progress is shown, and no other question is asked.
+pub(crate) struct Terminal(#[allow(dead_code)] MutexGuard<'static, ()>);
+
+impl Terminal {
+    /// Waits for the end of other questions.
+    pub(crate) fn take() -> Terminal {
+        let guard = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+        print::prompting(true);
+        print::progress_done();
+        Terminal(guard)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        print::prompting(false);
+    }
+}
+
+/// Indents lines of a server, so that they cannot imitate lines of this program.
+fn indented(text: &str) -> String {
+    plain(text).trim_end().replace('\n', "\n  ")
+}
+
+/// Prints a prompt and reads a line; `None` at the end of input. The terminal must be taken.
 pub(crate) fn ask(prompt: &str) -> Option<String> {
-    print::progress_done();
     // Earlier messages come first.
     stderr::flush();
     let mut line = String::new();
@@ -53,25 +79,30 @@ struct Answers {
     asks: bool,
 }
 
-/// Questions are asked one after the other.
-static TERMINAL: Mutex<()> = Mutex::new(());
-
 impl Answers {
     fn given(&self, name: &str) -> Option<&str> {
         self.given.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }
 
     fn fill(&self, form: &Form) -> Result<FormResponse, Refusal> {
-        let _terminal = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_answered = form.fields.iter().any(|field| self.given(&field.name).is_some());
+        if !form.fields.is_empty() && !is_answered && self.given("") == Some("no") {
+            return Ok(FormResponse::decline());
+        }
+        if !form.fields.is_empty() && !is_answered && !self.asks {
+            let names: Vec<&str> = form.fields.iter().map(|field| field.name.as_str()).collect();
+            return Err(no_answer(&format!("{}=VALUE", names.join("=VALUE --answer "))));
+        }
+        let _terminal = self.asks.then(Terminal::take);
         if self.asks && form.fields.iter().any(|field| self.given(&field.name).is_none()) {
-            stderr::write(format!("The server asks: {}\n", plain(&form.message)));
+            stderr::write(format!("The server asks: {}\n", indented(&form.message)));
         }
         let mut content = Writer::new();
         content.begin_object();
         for field in &form.fields {
             let value = match self.given(&field.name) {
-                Some(text) => Some(value(field, text).map_err(|expected| Refusal {
-                    message: format!("--answer {}: expected {expected}, got {text:?}", field.name),
+                Some(text) => Some(value(field, text).map_err(|expected| {
+                    refusal(format!("--answer {}: expected {expected}, got {text:?}", field.name))
                 })?),
                 None if self.asks => match ask_field(field) {
                     Typed::Value(value) => Some(value),
@@ -80,8 +111,7 @@ impl Answers {
                     Typed::Ended => return Ok(FormResponse::cancel()),
                 },
                 None if field.required && field.default.is_none() => {
-                    let message = format!("no answer for {0}; use --answer {0}=VALUE", field.name);
-                    return Err(Refusal { message });
+                    return Err(no_answer(&format!("{}=VALUE", field.name)));
                 }
                 None => None,
             };
@@ -101,7 +131,7 @@ impl Answers {
     }
 
     fn agree_to_page(&self, page: &UrlRequest) -> Result<Action, Refusal> {
-        let _terminal = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+        let _terminal = self.asks.then(Terminal::take);
         stderr::write(format!("The server asks to open this page: {}\n", one_line(&page.url)));
         self.agree(&page.message)
     }
@@ -112,10 +142,10 @@ impl Answers {
                 return Ok(if truth(text) == Some(true) { Action::Accept } else { Action::Decline });
             }
             None if self.asks => {}
-            None => return Err(Refusal { message: "no answer; use --answer yes or --answer no".to_owned() }),
+            None => return Err(no_answer("yes or --answer no")),
         }
         loop {
-            let Some(text) = ask(&format!("{} (yes or no): ", plain(message))) else {
+            let Some(text) = ask(&format!("{} (yes or no): ", indented(message))) else {
                 return Ok(Action::Cancel);
             };
             match truth(&text) {
@@ -126,6 +156,16 @@ impl Answers {
             }
         }
     }
+}
+
+/// Refuses a question, and says why: not every server passes the reason on.
+fn refusal(message: String) -> Refusal {
+    stderr::write(format!("tinymcp: {}\n", one_line(&message)));
+    Refusal { message }
+}
+
+fn no_answer(cure: &str) -> Refusal {
+    refusal(format!("the server asks and there is no answer; use --answer {cure}"))
 }
 
 /// Input of one field.
@@ -140,7 +180,10 @@ enum Typed {
 }
 
 fn ask_field(field: &Field) -> Typed {
-    let label = field.title.as_ref().unwrap_or(&field.name);
+    let label = match &field.title {
+        Some(title) => format!("{title} [{}]", field.name),
+        None => field.name.clone(),
+    };
     let about = field.description.as_ref().map(|about| format!(": {about}")).unwrap_or_default();
     let empty = match (&field.default, field.required) {
         (Some(default), _) => format!("empty for {}", default.as_str()),
@@ -160,7 +203,7 @@ fn ask_field(field: &Field) -> Typed {
         }
         match value(field, &text) {
             Ok(value) => return Typed::Value(value),
-            Err(expected) => stderr::write(format!("expected {}\n", plain(&expected))),
+            Err(expected) => stderr::write(format!("expected {}\n", one_line(&expected))),
         }
     }
 }
@@ -176,11 +219,11 @@ fn expected(field: &Field) -> String {
         FieldKind::Text { format: Some(format) } => format!("a text, as {format}"),
         _ => "a text".to_owned(),
     };
-    if let Some(least) = field.least {
-        text.push_str(&format!(", at least {least}"));
-    }
-    if let Some(most) = field.most {
-        text.push_str(&format!(", at most {most}"));
+    match (field.least, field.most) {
+        (Some(least), Some(most)) => text.push_str(&format!(", {least} to {most}")),
+        (Some(least), None) => text.push_str(&format!(", at least {least}")),
+        (None, Some(most)) => text.push_str(&format!(", at most {most}")),
+        (None, None) => {}
     }
     text
 }
@@ -286,7 +329,11 @@ mod tests {
             .field(Field::text("note").required().default(json!("none")));
         assert!(answers(&[("pin", "4")]).fill(&form).is_ok());
         let refusal = answers(&[]).fill(&form).unwrap_err();
-        assert_eq!(refusal.message, "no answer for pin; use --answer pin=VALUE");
+        assert!(refusal.message.ends_with("--answer pin=VALUE --answer note=VALUE"), "{}", refusal.message);
+        // A form is not accepted by an answer to something else.
+        let optional = Form::new("Delete?").field(Field::boolean("sure").default(json!(true)));
+        assert!(answers(&[("pin", "4"), ("", "yes")]).fill(&optional).is_err());
+        assert_eq!(answers(&[("", "no")]).fill(&optional), Ok(FormResponse::decline()));
         let refusal = answers(&[("pin", "x")]).fill(&form).unwrap_err();
         assert_eq!(refusal.message, "--answer pin: expected an integer, got \"x\"");
         // Consent needs an answer of its own.

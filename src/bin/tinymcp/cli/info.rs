@@ -113,7 +113,10 @@ fn tool_text(args: &Args, tool: &Tool) -> String {
         text.push('\n');
         table(&mut text, &arguments);
     }
-    text.push_str(&format!("\nExample: {}\n", example(args, tool, &arguments)));
+    // A name such as `--output` would be an option.
+    if !tool.name.starts_with('-') {
+        text.push_str(&format!("\nExample: {}\n", example(args, tool, &arguments)));
+    }
     text
 }
 
@@ -140,8 +143,20 @@ fn table(text: &mut String, arguments: &[Argument<'_>]) {
 /// Returns the command line of a call with the required arguments.
 fn example(args: &Args, tool: &Tool, arguments: &[Argument<'_>]) -> String {
     let mut words = vec!["tinymcp".to_owned(), "call".to_owned(), quoted(&tool.name)];
-    for argument in arguments.iter().filter(|argument| argument.is_required) {
-        words.push(quoted(&format!("{}={}", argument.name, argument.example())));
+    let required = || arguments.iter().filter(|argument| argument.is_required);
+    // Other words would have another meaning: an option, a file, or JSON.
+    let is_plain = |name: &str| {
+        name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c)) && !name.starts_with('-')
+    };
+    if required().all(|argument| is_plain(argument.name)) {
+        words.extend(required().map(|argument| quoted(&format!("{}={}", argument.name, argument.example()))));
+    } else {
+        let mut w = Writer::new();
+        w.begin_object();
+        for argument in required() {
+            w.key(argument.name).string(&argument.example());
+        }
+        words.push(quoted(w.end_object().as_str()));
     }
     if let Some(url) = &args.server.url {
         words.push(format!("--url {}", quoted(url)));

@@ -74,8 +74,7 @@ pub(crate) fn request_failure(args: &Args, error: &Error, hint: impl FnOnce() ->
         if data.to_doc().root().pointer("/requiredCapabilities/elicitation").is_some() {
             failure.message.push_str("; the tool asks the user: run it at a terminal, or give --answer");
         }
-        failure.message.push('\n');
-        failure.message.push_str(data.as_str());
+        failure.data = Some(data.as_str().to_owned());
     }
     failure
 }
@@ -86,7 +85,8 @@ pub(crate) fn suggestion<'n>(name: &str, known: impl Iterator<Item = &'n str>) -
     if known.is_empty() || known.contains(&name) {
         return String::new();
     }
-    match nearest(name, &mut known.iter().copied()) {
+    // Every short name is near to every other one.
+    match nearest(name, &mut known.iter().copied()).filter(|near| near.len() > 2) {
         Some(near) => format!("; did you mean {near:?}?"),
         None => format!("; it has {}", shown(&known)),
     }
@@ -106,8 +106,8 @@ fn shown(names: &[&str]) -> String {
 pub(crate) fn find(args: &Args, client: &Client, name: &str) -> Result<Tool> {
     let tools = client.tools().map_err(|error| request_failure(args, &error, String::new))?;
     let hint = suggestion(name, tools.iter().map(|tool| tool.name.as_str()));
-    tools.into_iter().find(|tool| tool.name == name).ok_or_else(|| Failure {
-        status: FAILED,
-        message: format!("{}: no tool {name:?}{hint}", connect::name(args)),
-    })
+    tools
+        .into_iter()
+        .find(|tool| tool.name == name)
+        .ok_or_else(|| Failure::new(FAILED, format!("{}: no tool {name:?}{hint}", connect::name(args))))
 }

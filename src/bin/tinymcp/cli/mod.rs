@@ -9,7 +9,6 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use tinymcp::json::ParseError;
-use tinymcp::stderr;
 
 mod args;
 mod arguments;
@@ -27,7 +26,6 @@ mod output;
 mod print;
 #[cfg(unix)]
 mod recording;
-mod report;
 mod schema;
 #[cfg(unix)]
 mod signals;
@@ -36,7 +34,6 @@ mod validate;
 use args::Args;
 
 use super::{BROKEN_PIPE, Result, meant_serve, out, serve};
-use crate::escape::plain;
 use crate::serve::nearest;
 
 #[cfg(unix)]
@@ -48,7 +45,8 @@ const MAX_BYTES: u64 = 64 << 20;
 const HELP: &str = include_str!("help.txt");
 
 /// Options that name a server.
-const SERVER_FLAGS: [&str; 7] = ["url", "header", "bearer", "server", "config", "env", "cwd"];
+const SERVER_FLAGS: [&str; 10] =
+    ["url", "header", "bearer", "server", "config", "env", "cwd", "protocol", "timeout", "quiet"];
 const LINT_FLAGS: [&str; 10] =
     ["json", "fix", "write", "keep-optional", "matrix", "list", "rules", "profile", "format", "max-warnings"];
 const VALIDATE_FLAGS: &[&str] = &["json", "all", "format-assert", "batch"];
@@ -94,15 +92,25 @@ pub(crate) fn run(mut args: Vec<OsString>) -> Result<u8> {
         if failure.message == BROKEN_PIPE {
             return Err(failure.message);
         }
-        stderr::write(format!("tinymcp: {}\n", plain(&failure.message)));
+        failure.print();
         Ok(failure.status)
     })
 }
 
 /// Prints the start of the help, for a program without arguments.
 fn short_help() -> Result<()> {
-    let start = HELP.split("\n\n").take(2).collect::<Vec<_>>().join("\n\n");
-    out(format!("{start}\n\nCommands: {}\n", commands().join(", ")).as_bytes())
+    let mut text = HELP.split("\n\n").take(2).collect::<Vec<_>>().join("\n\n");
+    text.push_str("\n\nCommands:\n");
+    for command in commands() {
+        let help = HELP.split("\n\n").find(|part| part.starts_with(&format!("  tinymcp {command} ")));
+        // The description follows the lines of usage, and its first sentence says what it does.
+        let lines = help.into_iter().flat_map(str::lines).filter(|line| line.starts_with("      "));
+        let words = lines.map(str::trim).collect::<Vec<_>>().join(" ");
+        let sentence = words.split_once(". ").map_or(&*words, |(first, _)| first).trim_end_matches('.');
+        text.push_str(&format!("  {command:16} {sentence}\n"));
+    }
+    text.push_str("\n`tinymcp help COMMAND` describes a command, `tinymcp help` all of them.\n");
+    out(text.as_bytes())
 }
 
 /// Returns the arguments that are UTF-8.
@@ -151,6 +159,7 @@ fn help_of(command: &str) -> Option<String> {
     text.extend(parts.iter().filter(|other| {
         other.starts_with("SERVER is") && part.contains("SERVER")
             || other.starts_with("Options of these") && commands::has_command(command)
+            || other.starts_with("Exit status")
     }));
     Some(format!("{}\n", text.join("\n\n")))
 }

@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 
 use tinymcp::json::Value;
 
 use super::args::Args;
 use super::failure::{FAILED, Failure, Result};
 use super::print;
-use crate::escape::plain;
+use crate::escape::{is_terminal_control, plain};
 use crate::out;
 
 /// Spaces of each level of indented JSON.
@@ -19,7 +20,7 @@ const INDENT: usize = 2;
 pub(crate) struct Output {
     form: Form,
     field: Option<String>,
-    file: Option<RefCell<File>>,
+    file: Option<(PathBuf, RefCell<Option<File>>)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,7 @@ enum Form {
 }
 
 impl Output {
-    /// Reads the options, and creates the file.
+    /// Reads the options. The file is replaced by the first output.
     pub(crate) fn new(args: &Args) -> Result<Output> {
         let (text, json) = (args.has("text"), args.has("json") || args.has("pretty"));
         if text && json {
@@ -49,16 +50,18 @@ impl Output {
             () if text || !json && (is_terminal || args.field.is_some()) => Form::Text,
             () => Form::Json,
         };
-        let file = args
-            .output
-            .as_ref()
-            .map(|path| File::create(path).map(RefCell::new).map_err(|e| format!("{}: {e}", path.display())));
-        Ok(Output { form, field, file: file.transpose()? })
+        let file = args.output.clone().map(|path| (path, RefCell::default()));
+        Ok(Output { form, field, file })
     }
 
-    /// Returns whether results are printed as text.
+    /// Returns whether whole results are printed as text.
     pub(crate) fn is_text(&self) -> bool {
-        self.form == Form::Text
+        self.form == Form::Text && self.field.is_none()
+    }
+
+    /// Returns whether only a part of results is printed.
+    pub(crate) fn is_part(&self) -> bool {
+        self.field.is_some()
     }
 
     /// Prints a result.
@@ -72,7 +75,7 @@ impl Output {
         let Some(value) = result.pointer(pointer) else {
             let names: Vec<&str> = result.members().map(|(name, _)| name).collect();
             let message = format!("the result has no {pointer}; it has {}", plain(&names.join(", ")));
-            return Err(Failure { status: FAILED, message });
+            return Err(Failure::new(FAILED, message));
         };
         match (self.form, value.as_str()) {
             (Form::Text, Some(text)) => self.write(&format!("{}\n", plain(text))),
@@ -81,32 +84,37 @@ impl Output {
     }
 
     fn json(&self, value: Value<'_>) -> Result<()> {
-        let mut text = String::new();
-        match self.form {
-            Form::Pretty => pretty(&mut text, value),
-            _ => text.push_str(value.raw()),
-        }
+        let mut text = json(value, self.form == Form::Pretty);
         text.push('\n');
         self.write(&text)
     }
 
     /// Writes text as it is.
     pub(crate) fn write(&self, text: &str) -> Result<()> {
-        match &self.file {
-            None => Ok(out(text.as_bytes())?),
-            Some(file) => Ok(file.borrow_mut().write_all(text.as_bytes()).map_err(|e| e.to_string())?),
-        }
+        let Some((path, file)) = &self.file else { return Ok(out(text.as_bytes())?) };
+        let mut file = file.borrow_mut();
+        let written = match &mut *file {
+            Some(file) => file.write_all(text.as_bytes()),
+            none => File::create(path).and_then(|file| none.insert(file).write_all(text.as_bytes())),
+        };
+        Ok(written.map_err(|e| format!("{}: {e}", path.display()))?)
     }
 }
 
-/// Appends indented JSON. Does not recurse: a server may nest deeply.
-fn pretty(text: &mut String, value: Value<'_>) {
-    let raw = value.raw();
+/// Returns JSON on one line or indented. A terminal would interpret some characters of strings,
+/// which are escaped. Does not recurse: a server may nest deeply.
+fn json(value: Value<'_>, is_indented: bool) -> String {
+    let mut text = String::new();
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    let mut characters = raw.chars().filter(|c| !c.is_ascii_control()).peekable();
+    let mut characters = value.raw().chars().peekable();
+    let is_blank = |c: &char| matches!(c, ' ' | '\t' | '\r' | '\n');
     while let Some(c) = characters.next() {
         if in_string {
-            text.push(c);
+            if is_terminal_control(c) {
+                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+            } else {
+                text.push(c);
+            }
             in_string = escaped || c != '"';
             escaped = !escaped && c == '\\';
             continue;
@@ -118,36 +126,37 @@ fn pretty(text: &mut String, value: Value<'_>) {
             }
             '{' | '[' => {
                 text.push(c);
-                while characters.peek() == Some(&' ') {
-                    characters.next();
-                }
+                while characters.next_if(is_blank).is_some() {}
                 match characters.next_if(|c| matches!(c, '}' | ']')) {
                     Some(end) => text.push(end),
                     None => {
                         depth += 1;
-                        line(text, depth);
+                        line(&mut text, depth, is_indented);
                     }
                 }
             }
             '}' | ']' => {
                 depth = depth.saturating_sub(1);
-                line(text, depth);
+                line(&mut text, depth, is_indented);
                 text.push(c);
             }
             ',' => {
                 text.push(c);
-                line(text, depth);
+                line(&mut text, depth, is_indented);
             }
-            ':' => text.push_str(": "),
-            ' ' => {}
+            ':' if is_indented => text.push_str(": "),
+            c if is_blank(&c) => {}
             c => text.push(c),
         }
     }
+    text
 }
 
-fn line(text: &mut String, depth: usize) {
-    text.push('\n');
-    text.extend(std::iter::repeat_n(' ', depth * INDENT));
+fn line(text: &mut String, depth: usize, is_indented: bool) {
+    if is_indented {
+        text.push('\n');
+        text.extend(std::iter::repeat_n(' ', depth * INDENT));
+    }
 }
 
 #[cfg(test)]
@@ -156,14 +165,24 @@ mod tests {
 
     use tinymcp::json::{Doc, Kind};
 
-    use super::pretty;
+    use super::json;
 
     #[test]
-    fn json_is_indented() {
-        let doc = Doc::parse("{\"a\" :[1,\t{ } , [ ]],\n\"b{\":\"x\\\" ,:[\"}").unwrap();
-        let mut text = String::new();
-        pretty(&mut text, doc.root());
-        assert_eq!(text, "{\n  \"a\": [\n    1,\n    {},\n    []\n  ],\n  \"b{\": \"x\\\" ,:[\"\n}");
-        assert_eq!(Doc::parse(&text).unwrap().root().kind(), Kind::Object);
+    fn json_is_indented_or_on_one_line() {
+        let doc = Doc::parse("{\"a\" :[1,\t{ } , [ ]],\r\n\"b{\":\"x\\\" ,:[\"}").unwrap();
+        assert_eq!(
+            json(doc.root(), true),
+            "{\n  \"a\": [\n    1,\n    {},\n    []\n  ],\n  \"b{\": \"x\\\" ,:[\"\n}"
+        );
+        assert_eq!(json(doc.root(), false), "{\"a\":[1,{},[]],\"b{\":\"x\\\" ,:[\"}");
+        assert_eq!(Doc::parse(json(doc.root(), true)).unwrap().root().kind(), Kind::Object);
+    }
+
+    #[test]
+    fn no_string_controls_a_terminal() {
+        let doc = Doc::parse("\"\u{9b}\u{202e}\u{e0041}é\"").unwrap();
+        let text = json(doc.root(), false);
+        assert_eq!(text, "\"\\u009b\\u202e\\udb40\\udc41é\"");
+        assert_eq!(Doc::parse(&text).unwrap().root().as_str(), doc.root().as_str());
     }
 }

@@ -3,7 +3,8 @@
 //! Control characters of the server are replaced, so that they cannot control the terminal.
 
 use std::io::{self, IsTerminal};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tinymcp::json::{Kind, Value};
 use tinymcp::{Progress, stderr};
@@ -12,8 +13,25 @@ use super::args::Args;
 use super::schema::Input;
 use crate::escape::{one_line, plain};
 
-/// `true` while the terminal shows a progress line.
-static PROGRESS_SHOWN: AtomicBool = AtomicBool::new(false);
+/// Characters of a progress line: a longer one would take two lines of a terminal, of which only
+/// one is cleared.
+const PROGRESS_WIDTH: usize = 79;
+/// Shortest time between two progress lines of a terminal.
+const PROGRESS_PAUSE: Duration = Duration::from_millis(50);
+
+/// Progress on a terminal.
+struct Shown {
+    is_shown: bool,
+    last: Option<Instant>,
+    /// A prompt is open, so nothing else may write to the terminal.
+    is_prompting: bool,
+}
+
+static SHOWN: Mutex<Shown> = Mutex::new(Shown { is_shown: false, last: None, is_prompting: false });
+
+fn shown() -> MutexGuard<'static, Shown> {
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Returns a listener that prints progress on standard error, in place if that is a terminal.
 pub(crate) fn progress(args: &Args) -> fn(Progress) {
@@ -21,20 +39,35 @@ pub(crate) fn progress(args: &Args) -> fn(Progress) {
 }
 
 fn print_progress(step: Progress) {
-    let total = step.total.map(|total| format!(" of {total}")).unwrap_or_default();
-    let message = step.message.map(|m| format!(": {}", plain(&m).replace('\n', " "))).unwrap_or_default();
-    let line = format!("{}{total}{message}", step.done);
-    if io::stderr().is_terminal() {
-        stderr::write(format!("\r\x1b[K{line}"));
-        PROGRESS_SHOWN.store(true, Ordering::Relaxed);
-    } else {
+    let total = step.total.map(|total| format!(" of {}", number(total))).unwrap_or_default();
+    let message = step.message.map(|m| format!(": {m}")).unwrap_or_default();
+    let line = one_line(&format!("{}{total}{message}", number(step.done)));
+    if !io::stderr().is_terminal() {
         stderr::write(format!("{line}\n"));
+        return;
     }
+    let mut shown = shown();
+    if shown.is_prompting || shown.last.is_some_and(|last| last.elapsed() < PROGRESS_PAUSE) {
+        return;
+    }
+    let line: String = line.chars().take(PROGRESS_WIDTH).collect();
+    stderr::write(format!("\r\x1b[K{line}"));
+    (shown.is_shown, shown.last) = (true, Some(Instant::now()));
+}
+
+/// Returns a number; a long one with an exponent.
+fn number(number: f64) -> String {
+    if number.abs() < 1e15 { number.to_string() } else { format!("{number:e}") }
+}
+
+/// Stops progress while a prompt is open, or lets it go on.
+pub(crate) fn prompting(is_prompting: bool) {
+    shown().is_prompting = is_prompting;
 }
 
 /// Clears the progress line, if there is one.
 pub(crate) fn progress_done() {
-    if PROGRESS_SHOWN.swap(false, Ordering::Relaxed) {
+    if std::mem::take(&mut shown().is_shown) {
         stderr::write("\r\x1b[K");
         // Standard output is often the same terminal.
         stderr::flush();
@@ -51,7 +84,7 @@ pub(crate) fn result(result: Value<'_>) -> String {
             "contents" => value.items().for_each(|part| contents(&mut text, part)),
             "messages" => value.items().for_each(|message| {
                 let role = message.get("role").and_then(Value::as_str).unwrap_or_default();
-                text.push_str(&format!("{}: ", plain(role)));
+                text.push_str(&format!("{}: ", one_line(role)));
                 match message.get("content") {
                     Some(block) => content(&mut text, block),
                     None => text.push('\n'),
@@ -59,7 +92,7 @@ pub(crate) fn result(result: Value<'_>) -> String {
             }),
             "completion" => {
                 for value in value.get("values").into_iter().flat_map(Value::items) {
-                    line(&mut text, value.as_str().unwrap_or(value.raw()));
+                    line(&mut text, &one_line(value.as_str().unwrap_or(value.raw())));
                 }
             }
             "event" => event(&mut text, result),
@@ -121,7 +154,7 @@ fn content(text: &mut String, block: Value<'_>) {
     let word = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
     match word("type") {
         "text" => line(text, word("text")),
-        "resource_link" => line(text, word("uri")),
+        "resource_link" => line(text, &one_line(word("uri"))),
         "resource" => block.get("resource").into_iter().for_each(|part| contents(text, part)),
         "image" | "audio" => binary(text, word("type"), word("mimeType"), word("data")),
         _ => line(text, block.raw()),
@@ -139,7 +172,7 @@ fn contents(text: &mut String, part: Value<'_>) {
 
 fn binary(text: &mut String, what: &str, mime_type: &str, base64: &str) {
     let bytes = base64.trim_end_matches('=').len() * 3 / 4;
-    line(text, &format!("[{what} {mime_type}, {bytes} bytes]"));
+    line(text, &one_line(&format!("[{what} {mime_type}, {bytes} bytes]")));
 }
 
 fn event(text: &mut String, event: Value<'_>) {
@@ -148,9 +181,9 @@ fn event(text: &mut String, event: Value<'_>) {
         ("log", Some(data)) => {
             let logger = word("logger").map(|l| format!(" {l}")).unwrap_or_default();
             let level = word("level").unwrap_or_default();
-            line(text, &format!("{level}{logger}: {}", data.as_str().unwrap_or(data.raw())));
+            line(text, &one_line(&format!("{level}{logger}: {}", data.as_str().unwrap_or(data.raw()))));
         }
-        ("updated", _) => line(text, &format!("updated {}", word("uri").unwrap_or_default())),
+        ("updated", _) => line(text, &one_line(&format!("updated {}", word("uri").unwrap_or_default()))),
         (list, _) => line(text, &format!("{list} changed")),
     }
 }

@@ -3,13 +3,15 @@
 //! A schema comes from a server and may be anything. Keywords that are not read here are left to
 //! the server, which checks the arguments.
 
+use std::collections::HashSet;
+
 use tinymcp::json::{Doc, Kind, Value, Writer};
 
-/// References that are followed.
-const MAX_REFERENCES: usize = 8;
-/// Schemas of `anyOf` and `oneOf` inside each other that are read.
+/// Schemas that are read for one argument, so that a server cannot make the reading long.
+const MAX_SCHEMAS: usize = 128;
+/// Lists inside each other whose types are read.
 const MAX_DEPTH: usize = 4;
-/// Values of an `enum` that a type shows.
+/// Values of an `enum`, and types, that a signature shows.
 const SHOWN_VALUES: usize = 6;
 /// Characters of the longest type.
 const LONGEST_TYPE: usize = 60;
@@ -30,12 +32,14 @@ pub(crate) struct Argument<'d> {
 impl<'d> Input<'d> {
     /// Returns the arguments, in the order of the schema.
     pub(crate) fn arguments(self) -> impl Iterator<Item = Argument<'d>> {
+        let names = self.0.get("required").into_iter().flat_map(Value::items);
+        let required: HashSet<&str> = names.filter_map(Value::as_str).collect();
         let properties = self.0.get("properties").into_iter().flat_map(Value::members);
         properties.map(move |(name, schema)| Argument {
             name,
-            is_required: self.requires(name),
+            is_required: required.contains(name),
             root: self.0,
-            schema: resolve(self.0, schema),
+            schema,
         })
     }
 
@@ -48,10 +52,6 @@ impl<'d> Input<'d> {
     pub(crate) fn is_closed(self) -> bool {
         self.0.get("additionalProperties").and_then(Value::as_bool) == Some(false)
             && self.0.get("patternProperties").is_none()
-    }
-
-    fn requires(self, name: &str) -> bool {
-        self.0.get("required").is_some_and(|names| names.items().any(|n| n.as_str() == Some(name)))
     }
 
     /// Returns the arguments as in `(path: string, [limit: integer])`; required ones come first.
@@ -69,13 +69,13 @@ impl<'d> Input<'d> {
 impl<'d> Argument<'d> {
     /// Returns the type, such as `integer`, `string[]` or `"on"|"off"`.
     pub(crate) fn type_name(self) -> String {
-        type_name(self.root, self.schema, MAX_DEPTH)
+        type_name(&self.alternatives(), MAX_DEPTH, self.root)
     }
 
     /// Returns the type with its bounds and its default, such as `integer 1..8 = 3`.
     pub(crate) fn details(self) -> String {
         let mut text = self.type_name();
-        let word = |name: &str| self.schema.get(name).map(Value::raw);
+        let word = |name: &str| self.keyword(name).map(Value::raw);
         let bounds = [("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems")];
         for (low, high) in bounds {
             match (word(low), word(high)) {
@@ -92,104 +92,147 @@ impl<'d> Argument<'d> {
     }
 
     pub(crate) fn description(self) -> &'d str {
-        self.schema.get("description").and_then(Value::as_str).unwrap_or_default()
+        self.keyword("description").and_then(Value::as_str).unwrap_or_default()
     }
 
     /// Returns a value for an example: the schema's own where it has one, else its type in capital
     /// letters.
     pub(crate) fn example(self) -> String {
-        let first = |name: &str| self.schema.get(name).and_then(|values| values.index(0));
+        let first = |name: &str| self.keyword(name).and_then(|values| values.index(0));
         let own = first("examples")
             .or_else(|| first("enum"))
-            .or_else(|| ["const", "default", "minimum"].into_iter().find_map(|name| self.schema.get(name)));
+            .or_else(|| ["const", "default", "minimum"].into_iter().find_map(|name| self.keyword(name)));
         match own {
             Some(value) => value.as_str().map_or_else(|| value.raw().to_owned(), str::to_owned),
-            None if self.accepts("boolean") => "true".to_owned(),
+            None if accepts(&self.alternatives(), "boolean") => "true".to_owned(),
             None => self.type_name().to_ascii_uppercase(),
         }
     }
 
     /// Returns whether the argument is a list, so that its name may be repeated.
     pub(crate) fn is_list(self) -> bool {
-        self.accepts("array")
-    }
-
-    fn accepts(self, name: &str) -> bool {
-        types(self.root, self.schema, MAX_DEPTH).contains(&name)
+        accepts(&self.alternatives(), "array")
     }
 
     /// Writes a text as the value that the schema expects: a number for an integer, one item for a
     /// list. The error is the expected type.
     pub(crate) fn write(self, w: &mut Writer, text: &str) -> Result<(), String> {
-        write(self.root, self.schema, w, text)?;
-        Ok(())
+        write(self.root, &self.alternatives(), w, text)
     }
 
     /// Writes the items of a list.
     pub(crate) fn write_list(self, w: &mut Writer, texts: &[&str]) -> Result<(), String> {
-        let items = self.schema.get("items").map(|items| resolve(self.root, items));
+        let items = items(self.root, &self.alternatives());
         w.begin_array();
         for text in texts {
-            match items {
-                Some(items) => write(self.root, items, w, text)?,
-                None => any(w, text),
-            }
+            write(self.root, &items, w, text)?;
         }
         w.end_array();
         Ok(())
     }
+
+    /// Returns a keyword of the schema, which may stand beside a reference or in its target.
+    fn keyword(self, name: &str) -> Option<Value<'d>> {
+        let alternatives = self.alternatives();
+        self.schema.get(name).or_else(|| alternatives.iter().find_map(|schema| schema.get(name)))
+    }
+
+    fn alternatives(self) -> Vec<Value<'d>> {
+        alternatives(self.root, self.schema)
+    }
 }
 
-fn write(root: Value<'_>, schema: Value<'_>, w: &mut Writer, text: &str) -> Result<(), String> {
-    if let Some(values) = schema.get("enum").filter(|values| values.kind() == Kind::Array) {
-        let is_equal = |value: &Value<'_>| value.as_str().unwrap_or(value.raw()) == text;
-        return match values.items().find(is_equal) {
-            Some(value) => {
-                w.value(value);
-                Ok(())
-            }
-            None => Err(format!("one of {}", shown_values(values.items()))),
-        };
+/// Returns the schemas behind references and inside `anyOf`, `oneOf` and `allOf` that name a type
+/// or values.
+fn alternatives<'d>(root: Value<'d>, schema: Value<'d>) -> Vec<Value<'d>> {
+    let (mut open, mut found) = (vec![schema], Vec::new());
+    for _ in 0..MAX_SCHEMAS {
+        let Some(schema) = open.pop() else { break };
+        let target = schema.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix('#'));
+        if let Some(target) = target.and_then(|pointer| root.pointer(pointer)) {
+            open.push(target);
+        } else if ["type", "enum", "const"].iter().any(|name| schema.get(name).is_some()) {
+            found.push(schema);
+        } else {
+            let lists = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|name| schema.get(name));
+            let start = open.len();
+            open.extend(lists.flat_map(Value::items).take(MAX_SCHEMAS));
+            // The first is read first.
+            open.get_mut(start..).unwrap_or_default().reverse();
+        }
     }
-    let types = types(root, schema, MAX_DEPTH);
-    if types.is_empty() {
+    found
+}
+
+/// Returns the types that a schema with a type, values or a constant accepts.
+fn types(schema: Value<'_>) -> Vec<&str> {
+    match schema.get("type") {
+        Some(one) if one.kind() == Kind::String => one.as_str().into_iter().collect(),
+        Some(several) => several.items().filter_map(Value::as_str).take(SHOWN_VALUES + 1).collect(),
+        None => Vec::new(),
+    }
+}
+
+/// Returns the values of `enum` or `const`.
+fn values<'d>(schema: Value<'d>) -> Option<Vec<Value<'d>>> {
+    match (schema.get("enum"), schema.get("const")) {
+        (Some(values), _) if values.kind() == Kind::Array => Some(values.items().collect()),
+        (_, Some(value)) => Some(vec![value]),
+        _ => None,
+    }
+}
+
+fn accepts(alternatives: &[Value<'_>], name: &str) -> bool {
+    alternatives.iter().any(|schema| values(*schema).is_none() && types(*schema).contains(&name))
+}
+
+/// Returns the alternatives for an item of a list.
+fn items<'d>(root: Value<'d>, of: &[Value<'d>]) -> Vec<Value<'d>> {
+    let items = of.iter().filter_map(|schema| schema.get("items")).take(MAX_DEPTH);
+    items.flat_map(|items| alternatives(root, items)).collect()
+}
+
+fn write(root: Value<'_>, of: &[Value<'_>], w: &mut Writer, text: &str) -> Result<(), String> {
+    let is_equal = |value: &Value<'_>| value.as_str().unwrap_or(value.raw()) == text;
+    let known = of.iter().filter_map(|schema| values(*schema)).flatten().find(is_equal);
+    if let Some(value) = known {
+        w.value(value);
+        return Ok(());
+    }
+    if of.is_empty() {
         any(w, text);
         return Ok(());
     }
-    let has = |name: &str| types.contains(&name);
+    let has = |name: &str| accepts(of, name);
     let parsed = Doc::parse(text).ok();
-    let parsed = parsed.as_ref().map(Doc::root);
     let fits = |value: &Value<'_>| match value.kind() {
-        Kind::Number => has("number") || has("integer") && !text.contains(['.', 'e', 'E']),
+        Kind::Number => has("number") || has("integer") && value.as_f64().is_some_and(|n| n.fract() == 0.0),
         Kind::Bool => has("boolean"),
         Kind::Null => has("null") && !has("string"),
         Kind::Array => has("array"),
         Kind::Object => has("object"),
         Kind::String => false,
     };
-    match parsed.filter(fits) {
-        Some(value) => {
-            w.value(value);
+    if let Some(value) = parsed.as_ref().map(Doc::root).filter(fits) {
+        w.value(value);
+    } else if has("string") {
+        w.string(text);
+    } else if has("array") {
+        let items = items(root, of);
+        if accepts(&items, "array") {
+            return Err(type_name(of, MAX_DEPTH, root));
         }
-        None if has("string") => {
-            w.string(text);
-        }
-        None if has("array") => {
-            w.begin_array();
-            match schema.get("items").map(|items| resolve(root, items)) {
-                Some(items) if !is_list(root, items) => write(root, items, w, text)?,
-                Some(_) => return Err(type_name(root, schema, MAX_DEPTH)),
-                None => any(w, text),
-            }
-            w.end_array();
-        }
-        None => return Err(type_name(root, schema, MAX_DEPTH)),
+        w.begin_array();
+        write(root, &items, w, text)?;
+        w.end_array();
+    } else {
+        return Err(match type_name(of, MAX_DEPTH, root) {
+            name if name == "boolean" => "true or false".to_owned(),
+            name if name.starts_with('"') => format!("one of {name}"),
+            name => name,
+        });
     }
     Ok(())
-}
-
-fn is_list(root: Value<'_>, schema: Value<'_>) -> bool {
-    types(root, schema, MAX_DEPTH).contains(&"array")
 }
 
 /// Writes JSON as it is, and other text as a string.
@@ -200,94 +243,42 @@ pub(crate) fn any(w: &mut Writer, text: &str) {
     };
 }
 
-/// Follows `$ref` inside the schema of a tool.
-fn resolve<'d>(root: Value<'d>, mut schema: Value<'d>) -> Value<'d> {
-    for _ in 0..MAX_REFERENCES {
-        let target = schema.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix('#'));
-        match target.and_then(|pointer| root.pointer(pointer)) {
-            Some(found) => schema = found,
-            None => break,
-        }
-    }
-    schema
-}
-
-/// Returns the branches of `anyOf` and `oneOf`.
-fn branches<'d>(root: Value<'d>, schema: Value<'d>) -> impl Iterator<Item = Value<'d>> {
-    let lists = ["anyOf", "oneOf"].into_iter().filter_map(move |name| schema.get(name));
-    lists.flat_map(Value::items).map(move |branch| resolve(root, branch))
-}
-
-/// Returns the types that a schema accepts; none if it does not say.
-fn types<'d>(root: Value<'d>, schema: Value<'d>, depth: usize) -> Vec<&'d str> {
-    let mut found: Vec<&str> = match schema.get("type") {
-        Some(one) if one.kind() == Kind::String => one.as_str().into_iter().collect(),
-        Some(several) => several.items().filter_map(Value::as_str).collect(),
-        None => Vec::new(),
-    };
-    if let (true, Some(value)) = (found.is_empty(), schema.get("const")) {
-        found.push(match value.kind() {
-            Kind::String => "string",
-            Kind::Number => "number",
-            Kind::Bool => "boolean",
-            Kind::Null => "null",
-            Kind::Array => "array",
-            Kind::Object => "object",
-        });
-    }
-    if found.is_empty() && depth > 0 {
-        for branch in branches(root, schema) {
-            let mut more = types(root, branch, depth - 1);
-            if more.is_empty() && branch.get("enum").is_some() {
-                more.push("string");
-            }
-            found.append(&mut more);
-        }
-    }
-    found
-}
-
-fn type_name(root: Value<'_>, schema: Value<'_>, depth: usize) -> String {
-    if let Some(values) = schema.get("enum").filter(|values| !values.is_empty()) {
-        return shown_values(values.items());
-    }
-    if let Some(value) = schema.get("const") {
-        return shown_values(std::iter::once(value));
-    }
+fn type_name(of: &[Value<'_>], depth: usize, root: Value<'_>) -> String {
     let mut names: Vec<String> = Vec::new();
-    let own = types(root, schema, 0);
-    for name in own.into_iter().filter(|name| *name != "null") {
-        names.push(match (name, schema.get("items")) {
-            ("array", Some(items)) if depth > 0 => {
-                let item = type_name(root, resolve(root, items), depth - 1);
-                if item.contains('|') { format!("({item})[]") } else { format!("{item}[]") }
+    for schema in of.iter().take(SHOWN_VALUES + 2) {
+        let more = match values(*schema) {
+            Some(values) => values.into_iter().take(SHOWN_VALUES + 1).map(|v| v.raw().to_owned()).collect(),
+            None => {
+                types(*schema).into_iter().map(|name| named(root, *schema, name, depth)).collect::<Vec<_>>()
             }
-            ("array", _) => "any[]".to_owned(),
-            (name, _) => name.to_owned(),
-        });
-    }
-    if names.is_empty() && depth > 0 {
-        for branch in branches(root, schema) {
-            let name = type_name(root, branch, depth - 1);
-            if name != "null" && !names.contains(&name) {
+        };
+        for name in more {
+            if !names.contains(&name) && names.len() <= SHOWN_VALUES {
                 names.push(name);
             }
         }
     }
+    let is_null = names.iter().any(|name| name == "null");
+    names.retain(|name| name != "null");
+    if names.len() > SHOWN_VALUES {
+        names.truncate(SHOWN_VALUES);
+        names.push("…".to_owned());
+    }
     match names.join("|") {
-        text if text.is_empty() && schema.get("type").is_some() => "null".to_owned(),
-        text if text.is_empty() => "any".to_owned(),
+        text if text.is_empty() => if is_null { "null" } else { "any" }.to_owned(),
         text => shortened(text),
     }
 }
 
-fn shown_values<'d>(values: impl Iterator<Item = Value<'d>>) -> String {
-    let mut shown: Vec<&str> = values.map(Value::raw).take(SHOWN_VALUES + 1).collect();
-    if shown.len() > SHOWN_VALUES {
-        shown.pop();
-        shown.push("…");
+/// Returns a type; that of a list has its items.
+fn named(root: Value<'_>, schema: Value<'_>, name: &str, depth: usize) -> String {
+    if name != "array" || depth == 0 {
+        return name.to_owned();
     }
-    shortened(shown.join("|"))
+    match type_name(&items(root, &[schema]), depth - 1, root) {
+        item if item.contains('|') => format!("({item})[]"),
+        item => format!("{item}[]"),
+    }
 }
 
 fn shortened(text: String) -> String {
@@ -313,6 +304,9 @@ mod tests {
         "either":{"type":["integer","string"]},
         "point":{"$ref":"#/$defs/point"},
         "loop":{"$ref":"#/properties/loop"},
+        "names":{"anyOf":[{"type":"array","items":{"type":"string"}},{"type":"null"}]},
+        "level":{"anyOf":[{"enum":[1,2]},{"type":"null"}]},
+        "all":{"allOf":[{"type":"string"}]},
         "free":{}
     },"required":["pin","mode"],"$defs":{"point":{"type":"object"}}}"##;
 
@@ -330,7 +324,12 @@ mod tests {
             ("pin", "four", Err("integer")),
             ("ratio", "4.5e1", Ok("4.5e1")),
             ("on", "true", Ok("true")),
-            ("on", "yes", Err("boolean")),
+            ("on", "yes", Err("true or false")),
+            ("pin", "4.0", Ok("4.0")),
+            ("names", "42", Ok(r#"["42"]"#)),
+            ("level", "1", Ok("1")),
+            ("level", "7", Err("1|2")),
+            ("all", "42", Ok(r#""42""#)),
             ("mode", "in", Ok("\"in\"")),
             ("mode", "3", Ok("3")),
             ("mode", "off", Err("one of \"in\"|\"out\"|3")),
@@ -357,9 +356,32 @@ mod tests {
         assert_eq!(
             Input(doc.root()).signature(),
             "(pin: integer, mode: \"in\"|\"out\"|3, [ratio: number], [on: boolean], [tags: integer[]], \
-             [note: string], [either: integer|string], [point: object], [loop: any], [free: any])"
+             [note: string], [either: integer|string], [point: object], [loop: any], [names: string[]], [level: 1|2], \
+             [all: string], [free: any])"
         );
         assert_eq!(Input(doc.root()).argument("pin").unwrap().details(), "integer 0..27");
+    }
+
+    #[test]
+    fn a_schema_of_a_server_takes_no_long_time() {
+        let branches = r##"{"$ref":"#/$defs/a"},"##.repeat(1000);
+        let branches = branches.trim_end_matches(',');
+        let names: Vec<String> = (0..20_000).map(|n| format!("\"p{n}\"")).collect();
+        let properties: Vec<String> = names.iter().map(|name| format!("{name}:{{}}")).collect();
+        let text = format!(
+            r##"{{"properties":{{"x":{{"$ref":"#/$defs/a"}},{}}},"required":[{}],"$defs":{{"a":{{"anyOf":[{branches}]}}}}}}"##,
+            properties.join(","),
+            names.join(",")
+        );
+        let doc = Doc::parse(&text).unwrap();
+        // Exponential work would not end.
+        assert!(Input(doc.root()).signature().starts_with("(p0: any, "));
+        let mut w = Writer::new();
+        Input(doc.root()).argument("x").unwrap().write(&mut w, "1").unwrap();
+        let list = r##"{"type":"array","items":{"$ref":"#/$defs/a"}},"##.repeat(1000);
+        let list = list.trim_end_matches(',');
+        let doc = Doc::parse(text.replace(branches, list)).unwrap();
+        assert!(Input(doc.root()).argument("x").unwrap().details().starts_with("array[][][]["));
     }
 
     #[test]

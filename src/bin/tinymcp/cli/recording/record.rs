@@ -29,9 +29,8 @@ pub(crate) fn run(args: &Args, words: &[&str]) -> Result<u8> {
     let secrets = args.server.headers.iter().chain(&args.server.env).flat_map(|(_, value)| parts(value));
     let recorder = Arc::new(Recorder::create(Path::new(file), Mask::new(secrets.collect()))?);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| Failure {
-        status: NOT_STARTED,
-        message: format!("{}: cannot start the program: {error}", connect::name(args)),
+    let mut child = command.spawn().map_err(|error| {
+        Failure::new(NOT_STARTED, format!("{}: cannot start the program: {error}", connect::name(args)))
     })?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let recording = Arc::clone(&recorder);

@@ -308,7 +308,7 @@ struct Driven<'d> {
 impl<'d> Driven<'d> {
     fn start(args: &Args, frames: &'d [(Direction, Doc)]) -> Result<Driven<'d>> {
         let label = connect::name(args);
-        let failure = |why: &str| Failure { status: UNREACHABLE, message: format!("{label}: {why}") };
+        let failure = |why: &str| Failure::new(UNREACHABLE, format!("{label}: {why}"));
         let mut command = record::command(args)?;
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.map_err(|error| failure(&format!("cannot start the program: {error}")))?;
@@ -336,9 +336,8 @@ impl<'d> Driven<'d> {
     }
 
     fn write(&mut self, line: &[u8]) -> Result<()> {
-        self.input.write_all(line).map_err(|error| Failure {
-            status: UNREACHABLE,
-            message: format!("{}: the server reads no more: {error}", self.label),
+        self.input.write_all(line).map_err(|error| {
+            Failure::new(UNREACHABLE, format!("{}: the server reads no more: {error}", self.label))
         })
     }
 
@@ -353,7 +352,7 @@ impl<'d> Driven<'d> {
                         (UNREACHABLE, format!("ended without a response to {what}"))
                     }
                 };
-                Failure { status, message: format!("{}: {why}", self.label) }
+                Failure::new(status, format!("{}: {why}", self.label))
             })?;
             match (method(message.root()), id(message.root())) {
                 (None, Some(id)) if id == expected => return Ok(message),

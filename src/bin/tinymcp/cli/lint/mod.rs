@@ -2,6 +2,8 @@
 //!
 //! Invariant: with `--fix --write`, the file is replaced as a whole or not at all.
 
+mod report;
+
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -10,10 +12,11 @@ use tinymcp::json::Writer;
 use tinymcp::lint::{
     self, Choice, Finding, Optional, PROFILES, RULES, Report, RuleSet, Severity, Snapshot, SnapshotError,
 };
+use tinymcp::stderr;
 
 use super::args::{Args, Format};
+use super::connect;
 use super::failure::Result;
-use super::{connect, report};
 
 use super::{json_error, read};
 use crate::escape::one_line;
@@ -41,10 +44,10 @@ fn snapshot(args: &Args) -> Result<(PathBuf, Snapshot)> {
         other => format!("{}: {other}", path.display()),
     })?;
     if snapshot.is_partial() {
-        eprintln!(
-            "tinymcp: {}: incomplete catalog (it has nextCursor): tools of later pages are not checked",
-            path.display()
-        );
+        stderr::write(format!(
+            "tinymcp: {}: incomplete catalog (it has nextCursor): tools of later pages are not checked\n",
+            one_line(&path.display().to_string())
+        ));
     }
     Ok((path.clone(), snapshot))
 }
