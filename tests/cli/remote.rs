@@ -357,6 +357,13 @@ fn the_program_gets_its_variables_and_folder() {
     assert_eq!((code, out.as_str()), (0, "a b here\n"), "{err}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_configuration_must_be_a_regular_file() {
+    let (code, _, error) = run(&["list", "--server", "x", "--config", "/dev/null"], "");
+    assert_eq!((code, error.trim_end()), (2, "tinymcp: /dev/null: not a regular file"));
+}
+
 #[test]
 fn shells_complete_commands_options_servers_and_tools() {
     let folder = super::folder("completed");

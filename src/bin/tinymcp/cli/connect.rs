@@ -109,7 +109,12 @@ fn configured(client: ClientBuilder, args: &Args, key: &str) -> Result<Result<Cl
         )
     })?;
     let refusal = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-    let text = std::fs::read_to_string(&file).map_err(|error| refusal(&error))?;
+    // A pipe or a device could block for ever.
+    #[cfg(unix)]
+    let opened = crate::serve::open(&file);
+    #[cfg(not(unix))]
+    let opened = std::fs::File::open(&file);
+    let text = opened.and_then(std::io::read_to_string).map_err(|error| refusal(&error))?;
     let config = Config::parse(&text).map_err(|error| refusal(&error))?;
     let keys = config.keys().collect::<Vec<_>>().join(", ");
     let found = config.into_upstreams().into_iter().find(|(known, _)| known == key);
