@@ -7,7 +7,7 @@ use std::time::Instant;
 use tinymcp::json::Json;
 use tinymcp::{
     Client, ClientBuilder, ErrorKind, Hub, HubBuilder, Level, Protocol, Root, SampleResponse, Server, Tool,
-    ToolOutput, Upstream, json, memory_links,
+    ToolOutput, Upstream, json, memory, memory_links,
 };
 
 use super::proxy::{Proxy, SOON, answering, client, in_all_eras, limits};
@@ -273,7 +273,7 @@ fn a_server_that_connects_is_reported_and_its_call_waits() {
         let client = client().protocol(below).limits(limits()).over(ours).unwrap();
         assert_eq!(
             text(&client, "tool_list", json!({})),
-            "No tools are available.\nThese servers are connecting, being listed or down: slow."
+            "No tools are available.\nTools of these servers are missing:\nslow: connecting"
         );
         assert_eq!(
             error(&client, "tool_schema", json!({"names": ["slow__t"]})),
@@ -283,6 +283,55 @@ fn a_server_that_connects_is_reported_and_its_call_waits() {
         let call = client.request_tool("tool_invoke", json!({"name": "slow__t"})).start().unwrap();
         open.send(()).unwrap();
         assert_eq!(call.wait().unwrap().texts(), "slow");
+    });
+}
+
+/// A played server whose list of tools fails.
+fn without_list(era: Protocol) -> Upstream {
+    Upstream::with(move |client| {
+        let (link, end) = memory();
+        std::thread::spawn(move || {
+            while let Some(line) = end.receive(SOON) {
+                let message: serde_json::Value = serde_json::from_str(&line).unwrap();
+                let (id, offer) = (&message["id"], r#""capabilities":{"tools":{}}"#);
+                let outcome = match message["method"].as_str() {
+                    Some("initialize") => format!(
+                        r#""result":{{"protocolVersion":"2025-11-25","serverInfo":{{"name":"x","version":"1"}},{offer}}}"#
+                    ),
+                    Some("server/discover") => format!(
+                        r#""result":{{"resultType":"complete","supportedVersions":["2026-07-28"],{offer}}}"#
+                    ),
+                    Some("tools/list") => r#""error":{"code":-32603,"message":"disk\nfull"}"#.to_owned(),
+                    _ => continue,
+                };
+                end.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#));
+            }
+        });
+        client.protocol(era).over(link)
+    })
+}
+
+#[test]
+fn the_list_names_servers_whose_lists_failed_or_that_are_down_with_the_reason() {
+    in_all_eras(|below, above| {
+        let hub = builder().limits(limits()).build().unwrap();
+        let mut server = Server::new("proxy", "1.0.0");
+        hub.export(&mut server).unwrap();
+        hub.add("broken", without_list(above)).unwrap();
+        hub.add("gone", Upstream::with(|_| Err(tinymcp::Error::new(ErrorKind::Io, "no such program"))))
+            .unwrap();
+        hub.wait_settled(Instant::now() + SOON);
+        let (theirs, ours) = memory_links();
+        std::thread::spawn(move || server.serve(theirs));
+        let client = client().protocol(below).limits(limits()).over(ours).unwrap();
+        let list = text(&client, "tool_list", json!({}));
+        let lines: Vec<&str> = list.lines().skip(1).collect();
+        assert_eq!(lines[0], "Tools of these servers are missing:", "{list}");
+        assert!(
+            lines[1].starts_with("broken: the list failed: ") && lines[1].contains("disk full"),
+            "{list}"
+        );
+        assert_eq!(&lines[2..], ["gone: down: no such program"], "{list}");
     });
 }
 

@@ -21,6 +21,7 @@ use crate::model::content::{Content, ToolOutput};
 use crate::server::{Checks, Context, Handled, ToolEntry, ToolError, ToolHandler};
 use crate::sync::lock;
 
+use super::super::member::{ServerState, Status};
 use super::Export;
 use super::nearest::nearest;
 
@@ -42,6 +43,8 @@ const REPEATED: usize = 64;
 const NEAREST: usize = 5;
 /// Servers that `tool_list` reports as not listed.
 const SERVERS: usize = 16;
+/// Characters of the reason.
+const WHY: usize = 200;
 
 const LIST: &str = "tool_list";
 const SCHEMA: &str = "tool_schema";
@@ -254,19 +257,36 @@ impl Export {
         }
         let missing = self.unlisted_servers();
         if !missing.is_empty() {
-            let shown = missing.get(..SERVERS).unwrap_or(&missing).join(", ");
-            _ = write!(text, "\nThese servers are connecting, being listed or down: {shown}");
-            text.push_str(if missing.len() > SERVERS { ", …" } else { "." });
+            let shown = missing.get(..SERVERS).unwrap_or(&missing).join("\n");
+            _ = write!(text, "\nTools of these servers are missing:\n{shown}");
+            text.push_str(if missing.len() > SERVERS { "\n…" } else { "" });
         }
         Ok(Handled::Tool(ToolOutput::text(text)))
     }
 
-    /// Keys of the servers without a complete list.
+    /// The servers without a complete list, each with the reason.
     fn unlisted_servers(&self) -> Vec<String> {
-        let members = self.all.hub.members();
-        let listings = lock(&self.all.listings);
-        let missing = |key: &str| self.offers(key) && !listings.is_listed(key);
-        members.iter().filter(|member| missing(&member.key)).map(|member| member.key.clone()).collect()
+        let mut missing = Vec::new();
+        for Status { server, state, .. } in self.all.hub.servers() {
+            let is_listed = lock(&self.all.listings).is_listed(&server);
+            let failed = |(key, why): &(String, String)| (*key == server).then(|| why.clone());
+            let why = match state {
+                _ if !self.offers(&server) => continue,
+                ServerState::Running(_) if is_listed => {
+                    match lock(&self.state).shown.failed.iter().find_map(failed) {
+                        Some(why) => format!("the list failed: {why}"),
+                        None => continue,
+                    }
+                }
+                ServerState::Running(_) => "being listed".to_owned(),
+                ServerState::Connecting => "connecting".to_owned(),
+                ServerState::Down { why, .. } => format!("down: {why}"),
+                ServerState::Removed => continue,
+            };
+            let line = why.chars().map(|c| if c == '\n' { ' ' } else { c });
+            missing.push(format!("{server}: {}", bounded(line, WHY)));
+        }
+        missing
     }
 
     fn tool_schemas(&self, arguments: Value<'_>) -> Result<Handled, ToolError> {

@@ -127,6 +127,8 @@ pub(super) struct Shown {
     templates: Table,
     /// The tools of [`crate::HubBuilder::lazy_tools`], which replace `tools`.
     pub(super) lazy: Arc<Vec<LazyTool>>,
+    /// Servers whose list of lazy tools is incomplete, each with the reason.
+    pub(super) failed: Vec<(String, String)>,
     /// Parsed templates and the keys of their owners, in the order of the list.
     matchers: Vec<(UriTemplate, String)>,
 }
@@ -177,7 +179,11 @@ struct Wanted<'a, T> {
 pub(super) fn show(export: &Arc<Export>, servers: &[(&Member, &Listing)], shown: &mut Shown) -> Vec<Skipped> {
     let mut skipped = Vec::new();
     match export.all.hub.shared.handlers.has_lazy_tools() {
-        true => shown.lazy = Arc::new(lazy_tools(export, servers, &mut skipped)),
+        true => {
+            shown.lazy = Arc::new(lazy_tools(export, servers, &mut skipped));
+            let failed = skipped.iter().filter(|skipped| skipped.name.is_none());
+            shown.failed = failed.map(|s| (s.server.clone(), s.error.to_string())).collect();
+        }
         false => show_tools(export, servers, &mut shown.tools, &mut skipped),
     }
     show_prompts(export, servers, &mut shown.prompts, &mut skipped);
