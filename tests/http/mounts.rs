@@ -2,7 +2,7 @@
 //! server runs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use serde_json::json;
@@ -250,4 +250,55 @@ fn requests_during_changes_are_handled_or_get_404() {
             assert_eq!(text(served.call("name", json!({}))), "first");
         }
     });
+}
+
+#[test]
+fn event_streams_of_a_principal_end_and_those_of_others_stay() {
+    let first = named("first");
+    let of_first = first.handle();
+    let kept = Mutex::new(None);
+    let served = serve_with(first, |http| {
+        *kept.lock().unwrap() = Some(http.mounts());
+        http.tokens([("token-of-alice", "alice"), ("token-of-bob", "bob")])
+    });
+    let mounts = kept.into_inner().unwrap().unwrap();
+    let further = named("a");
+    let handles = [of_first, further.handle()];
+    mounts.add("/a", further).unwrap();
+    let bearer = |name: &str| format!("Bearer token-of-{name}");
+    let open = |name: &str, path: &str| {
+        let (bearer, served) = (bearer(name), served.at(path));
+        let token = ("Authorization", &*bearer);
+        let id = served
+            .post(&[token], &initialize("2025-11-25", json!({})))
+            .field("mcp-session-id")
+            .unwrap()
+            .to_owned();
+        let session = ("Mcp-Session-Id", &*id);
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(served.post(&[token, session], &ready).status, 202);
+        let events = served.send("GET", path, &[token, session, GET], "");
+        let filter = json!({"notifications": {"toolsListChanged": true}});
+        let mut listening = served.modern(&[token], "subscriptions/listen", filter);
+        listening.message();
+        (id, events, listening)
+    };
+    for (path, handle) in [("/mcp", &handles[0]), ("/a", &handles[1])] {
+        let ((id, alice, alone), (_, mut bob, mut other)) = (open("alice", path), open("bob", path));
+        mounts.end_streams("alice");
+        for stream in [alice, alone] {
+            let (sender, ended) = mpsc::channel();
+            std::thread::spawn(move || sender.send(stream.rest()));
+            ended.recv_timeout(Duration::from_secs(20)).expect("the stream ends");
+        }
+        handle.add_tool(Tool::new("more"), |_, (): ()| Ok("")).unwrap();
+        for stream in [&mut bob, &mut other] {
+            assert_eq!(stream.message()["method"], "notifications/tools/list_changed");
+        }
+        // The session continues.
+        let bearer = bearer("alice");
+        let fields = [("Authorization", &*bearer), ("Mcp-Session-Id", &*id)];
+        let list = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"});
+        assert_eq!(served.at(path).post(&fields, &list).status, 200);
+    }
 }

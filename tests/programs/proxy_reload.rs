@@ -1,14 +1,17 @@
 //! Reload of `tinymcp proxy` by SIGHUP and `--watch`.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc;
 use std::thread;
 
 use tinymcp::{Change, Client, Endpoint, Protocol, json};
 
-use super::serve_session::{ERAS, Process, Session, folder, write};
+use super::serve_session::{ERAS, PATIENCE, Process, Session, folder, write};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tinymcp");
 /// `id` prints the process of the server, `wait` ends when the file `go` exists.
@@ -140,9 +143,32 @@ fn tokens_are_reloaded() {
     };
     connect(FIRST).unwrap();
     assert!(connect(SECOND).is_err());
+    let mut stream = TcpStream::connect(url.split('/').nth(2).unwrap()).unwrap();
+    let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let listen = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},"_meta":{meta}}}}}"#
+    );
+    write!(
+        stream,
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {FIRST}\r\n\
+         Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n\
+         Content-Length: {}\r\n\r\n{listen}",
+        listen.len()
+    )
+    .unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    while !line.contains("acknowledged") {
+        line.clear();
+        assert!(stream.read_line(&mut line).unwrap() > 0, "the stream ended");
+    }
     tokens(SECOND);
     server.hang_up();
     server.reported("reloaded");
+    let (sender, ended) = mpsc::channel();
+    thread::spawn(move || sender.send(stream.read_to_string(&mut String::new()).is_ok()));
+    assert_eq!(ended.recv_timeout(PATIENCE), Ok(true), "the stream ends");
     connect(SECOND).unwrap();
     assert!(connect(FIRST).is_err());
 }

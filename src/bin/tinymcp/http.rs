@@ -7,9 +7,11 @@
 //!
 //! # Invariants
 //! - Only hashes of tokens are stored, and no token is part of a message.
+//! - The event streams of a token that is removed end.
 //! - A file that is missing or has no token removes all tokens: each request is rejected. A file
 //!   with another error changes no token.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use hmac_sha256::Hash;
-use tinymcp::{HttpServer, Server, TokenRefusal};
+use tinymcp::{HttpServer, Mounts, Server, TokenRefusal};
 
 use crate::Result;
 use crate::serve::{HttpOptions, lock, log, open};
@@ -41,6 +43,8 @@ pub(crate) struct Tokens {
     file: PathBuf,
     /// Hash and name of each token.
     known: Mutex<Vec<([u8; 32], String)>>,
+    /// To end the event streams of a token that is removed.
+    servers: Mounts,
 }
 
 /// Applies the options; returns the tokens, which can be reloaded.
@@ -53,7 +57,8 @@ pub(crate) fn configure(server: Server, options: &HttpOptions) -> Result<(HttpSe
         http = http.allow_origin(origin);
     }
     let Some(file) = &options.token_file else { return Ok((http, None)) };
-    let tokens = Arc::new(Tokens { file: file.clone(), known: Mutex::new(read(file)?) });
+    let tokens =
+        Arc::new(Tokens { file: file.clone(), known: Mutex::new(read(file)?), servers: http.mounts() });
     let check = Arc::clone(&tokens);
     Ok((http.bearer(move |token| check.principal(token)), Some(tokens)))
 }
@@ -101,7 +106,11 @@ impl Tokens {
             }
             Err(error) => return log(&format!("{error}; the previous tokens stay valid")),
         };
-        *lock(&self.known) = known;
+        let previous = std::mem::replace(&mut *lock(&self.known), known.clone());
+        let is_removed = |(hash, _): &&([u8; 32], String)| !known.iter().any(|(other, _)| other == hash);
+        let removed: BTreeSet<&String> = previous.iter().filter(is_removed).map(|(_, name)| name).collect();
+        // A stream was authorized when it was opened. Clients with a valid token open it again.
+        removed.into_iter().for_each(|name| self.servers.end_streams(name));
     }
 
     /// Compares in constant time for tokens of one number.
@@ -177,7 +186,8 @@ mod tests {
         let known = tokens("# clients\n\na.b~c/d=01234567\n  0123456789abcdef \t the desk \n").unwrap();
         let names: Vec<&str> = known.iter().map(|(_, name)| name.as_str()).collect();
         assert_eq!(names, ["token-3", "the desk"]);
-        let tokens = Tokens { file: PathBuf::new(), known: Mutex::new(known) };
+        let servers = Server::new("x", "1").http().mounts();
+        let tokens = Tokens { file: PathBuf::new(), known: Mutex::new(known), servers };
         assert_eq!(tokens.principal("a.b~c/d=01234567").unwrap(), "token-3");
         assert_eq!(tokens.principal("0123456789abcdef").unwrap(), "the desk");
         for wrong in ["", "0123456789abcde", "0123456789abcdef ", "#"] {

@@ -156,7 +156,23 @@ impl Connection {
 
     /// Ends every subscription.
     pub(crate) fn end_listens(&self) {
-        for listen in std::mem::take(&mut *lock(&self.listens)) {
+        let listens = std::mem::take(&mut *lock(&self.listens));
+        self.end_all(listens);
+    }
+
+    /// Ends the subscriptions of this principal.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn end_listens_of(&self, principal: &str) {
+        let mut listens = lock(&self.listens);
+        let all = std::mem::take(&mut *listens);
+        let (ended, kept) = all.into_iter().partition(|listen| listen.sink.principal() == Some(principal));
+        *listens = kept;
+        drop(listens);
+        self.end_all(ended);
+    }
+
+    fn end_all(&self, listens: Vec<Listen>) {
+        for listen in listens {
             let mut w = Writer::new();
             // The sources disagree on how a server ends a subscription, so both are sent
             // (requirements, AMB-01).

@@ -75,6 +75,14 @@ impl Mounts {
         Ok(())
     }
 
+    /// Ends the event streams that clients with this principal keep open, at all paths. Their
+    /// sessions and calls continue. Call it after a token was revoked: the clients connect again,
+    /// and only a valid token opens a stream.
+    pub fn end_streams(&self, principal: &str) {
+        lock(&self.table.state).changes.push(MountChange::EndStreams(principal.to_owned()));
+        self.table.notify();
+    }
+
     /// Removes the server at this path: its sessions end, and its calls get an error. Later
     /// requests get 404. Returns `false` if no server was added at this path.
     pub fn remove(&self, path: &str) -> bool {
@@ -134,6 +142,7 @@ struct Mounted {
 pub(super) enum MountChange {
     Add(String, Box<Server>, Option<Arc<MakeServer>>),
     Remove(String),
+    EndStreams(String),
 }
 
 impl MountTable {

@@ -150,6 +150,11 @@ impl RequestChecks {
         }
     }
 
+    /// Checks the token of the request whose body comes next again.
+    pub(super) fn forget_token(&mut self) {
+        self.last_token = None;
+    }
+
     /// Returns the properties of a request whose body has been read.
     pub(super) fn info<'h>(&mut self, head: &'h Head<'h>) -> Result<RequestInfo<'h>, Rejection> {
         let principal = self.principal(head, true).inspect_err(|rejection| {

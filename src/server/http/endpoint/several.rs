@@ -32,12 +32,13 @@ pub(super) fn sessions_of(core: &Core) -> Option<&'static Sessions> {
 }
 
 impl Endpoint {
-    /// Adds and removes servers as the program requested.
+    /// Makes the changes that the program requested.
     pub(super) fn change_mounts(&mut self) {
         for change in self.options.mounts.table.changes() {
             match change {
                 MountChange::Add(path, server, make) => self.mount(path, *server, make),
                 MountChange::Remove(path) => self.unmount(&path),
+                MountChange::EndStreams(principal) => self.end_streams(&principal),
             }
         }
     }
@@ -60,6 +61,18 @@ impl Endpoint {
         self.sessions.end_all(&removed.shared);
         removed.shared.give_all_up("The server was removed");
         removed.shared.end_listens();
+    }
+
+    #[cold]
+    fn end_streams(&mut self, principal: &str) {
+        // A listen request whose body has not arrived is checked again.
+        self.checks.forget_token();
+        for session in self.sessions.iter().filter(|s| s.principal.as_deref() == Some(principal)) {
+            session.streams.end_general();
+        }
+        for shared in self.others.iter().map(|other| &other.shared).chain([&self.shared]) {
+            shared.end_listens_of(principal);
+        }
     }
 
     /// Turns to the server at a path. Returns `false` if there is none.
