@@ -17,6 +17,9 @@ use super::proxy::in_all_eras;
 tinymcp::record! {
     struct Nothing {}
 }
+tinymcp::record! {
+    struct Name { name: String }
+}
 
 const SOON: Duration = Duration::from_secs(20);
 const MOMENT: Duration = Duration::from_millis(300);
@@ -50,6 +53,9 @@ struct Exported {
     go: mpsc::Sender<()>,
     gone: Arc<Mutex<mpsc::Receiver<()>>>,
     begun: mpsc::Sender<()>,
+    /// Names of cancelled calls of `waits`.
+    cancelled: mpsc::Receiver<String>,
+    cancels: mpsc::Sender<String>,
 }
 
 impl Exported {
@@ -57,7 +63,9 @@ impl Exported {
         let hub = builder.limits(limits()).build().unwrap();
         let ((go, gone), (begun, begins)) = (mpsc::channel(), mpsc::channel());
         let gone = Arc::new(Mutex::new(gone));
-        Exported { hub, connections: Arc::default(), handles: Arc::default(), begins, go, gone, begun }
+        let (cancels, cancelled) = mpsc::channel();
+        let (connections, handles) = Default::default();
+        Exported { hub, connections, handles, begins, go, gone, begun, cancelled, cancels }
     }
 
     fn plain() -> Exported {
@@ -78,10 +86,13 @@ impl Exported {
     fn add(&self, key: &str, era: Protocol, change: impl FnOnce(Upstream) -> Upstream) {
         let (connections, handles) = (Arc::clone(&self.connections), Arc::clone(&self.handles));
         let (begun, gone) = (Mutex::new(self.begun.clone()), Arc::clone(&self.gone));
+        let cancels = Mutex::new(self.cancels.clone());
         let upstream = Upstream::with(move |client| {
             connections.fetch_add(1, Ordering::Relaxed);
             let (theirs, ours) = memory_links();
-            let server = upstream(era, begun.lock().unwrap().clone(), Arc::clone(&gone));
+            let mut server = upstream(era, begun.lock().unwrap().clone(), Arc::clone(&gone));
+            let (begun, gone) = (begun.lock().unwrap().clone(), Arc::clone(&gone));
+            add_waits(&mut server, begun, gone, cancels.lock().unwrap().clone());
             handles.lock().unwrap().push(server.handle());
             std::thread::spawn(move || server.serve(theirs));
             client.over(ours)
@@ -126,6 +137,29 @@ fn upstream(era: Protocol, begun: mpsc::Sender<()>, gone: Arc<Mutex<mpsc::Receiv
     server
 }
 
+/// Adds a tool that reports its name as progress, and waits until it may go on or is cancelled.
+fn add_waits(
+    server: &mut Server,
+    begun: mpsc::Sender<()>,
+    gone: Arc<Mutex<mpsc::Receiver<()>>>,
+    cancels: mpsc::Sender<String>,
+) {
+    let waits = move |ctx: &mut tinymcp::Context<'_>, call: Name| {
+        ctx.progress(1.0, None, Some(&call.name));
+        begun.send(())?;
+        loop {
+            if ctx.wait(Duration::from_millis(1)).is_err() {
+                cancels.send(call.name)?;
+                return Err(tinymcp::ToolError::new("cancelled"));
+            }
+            if call.name == "all" && gone.lock().unwrap().try_recv().is_ok() {
+                return Ok(call.name);
+            }
+        }
+    };
+    server.tool(Tool::new("waits"), waits).unwrap();
+}
+
 fn connect(server: Server, client: ClientBuilder, era: Protocol) -> Client {
     let (theirs, ours) = memory_links();
     std::thread::spawn(move || server.serve(theirs));
@@ -165,10 +199,10 @@ fn a_server_alone_has_its_own_names_and_one_connection() {
         // An export that is added later shows the lists that were received already.
         let two = exported.server(Some("two"));
         let [all, one, two] = [all, one, two].map(|server| connect(server, client(), below));
-        assert_eq!(tools(&one), ["say", "asks", "logs"]);
-        assert_eq!(tools(&two), ["echo", "hidden", "asks", "logs"]);
+        assert_eq!(tools(&one), ["say", "asks", "logs", "waits"]);
+        assert_eq!(tools(&two), ["echo", "hidden", "asks", "logs", "waits"]);
         let merged = tools(&all);
-        assert_eq!(merged[..4], ["pre_say", "pre_asks", "pre_logs", "two__echo"]);
+        assert_eq!(merged[..4], ["pre_say", "pre_asks", "pre_logs", "pre_waits"]);
         assert_eq!(one.call_tool("say", json!({})).unwrap().texts(), "echo");
         assert_eq!(two.call_tool("hidden", json!({})).unwrap().texts(), "hidden");
         assert_eq!(all.call_tool("pre_say", json!({})).unwrap().texts(), "echo");
@@ -200,11 +234,11 @@ fn each_export_follows_the_changes_of_its_server() {
         exported.add("one", above, |upstream| upstream);
         receives(&changes, &Change::Tools);
         exported.settle();
-        assert_eq!(tools(&one).len(), 4);
+        assert_eq!(tools(&one).len(), 5);
         exported.hub.remove("one").unwrap();
         receives(&changes, &Change::Tools);
         assert_eq!(tools(&one), Vec::<String>::new());
-        assert_eq!(tools(&all).len(), 4);
+        assert_eq!(tools(&all).len(), 5);
         assert!(one.call_tool("echo", json!({})).is_err());
         exported.add("one", above, |upstream| upstream);
         exported.settle();
@@ -259,6 +293,38 @@ fn a_request_of_a_server_goes_to_the_client_of_its_only_call_in_any_export() {
                 }
             }
         }
+    });
+}
+
+#[test]
+fn progress_and_cancellation_are_those_of_their_call() {
+    in_all_eras(|below, above| {
+        let exported = Exported::plain();
+        let (all, one) = (exported.server(None), exported.server(Some("one")));
+        exported.add("one", above, |upstream| upstream);
+        exported.settle();
+        let (all, one) = (connect(all, client(), below), connect(one, client(), below));
+        let begin = |client: &Client, tool: &str, name: &'static str| {
+            let (told, steps) = mpsc::channel();
+            let request = client.request_tool(tool, json!({"name": name}));
+            // The test may be over.
+            let request = request.on_progress(move |step| _ = told.send(step.message));
+            (request.start().unwrap(), steps)
+        };
+        let (in_all, all_steps) = begin(&all, "one__waits", "all");
+        let (alone, steps) = begin(&one, "waits", "one");
+        for _ in 0..2 {
+            exported.begins.recv_timeout(SOON).unwrap();
+        }
+        let waiting = std::thread::spawn(move || in_all.wait());
+        // The call that stays gets its own progress; the other one is cancelled alone.
+        alone.cancel();
+        assert_eq!(exported.cancelled.recv_timeout(SOON).as_deref(), Ok("one"));
+        exported.go.send(()).unwrap();
+        assert_eq!(waiting.join().unwrap().unwrap().texts(), "all");
+        assert_eq!(all_steps.iter().collect::<Vec<_>>(), [Some("all".to_owned())]);
+        assert!(steps.try_iter().all(|step| step.as_deref() == Some("one")));
+        assert!(exported.cancelled.try_recv().is_err());
     });
 }
 
@@ -380,7 +446,7 @@ fn the_lazy_tools_of_a_server_alone_have_its_tools() {
     let one = connect(one, client(), Protocol::Stateless);
     assert_eq!(tools(&one), ["tool_list", "tool_schema", "tool_invoke"]);
     let list = one.call_tool("tool_list", json!({})).unwrap().texts();
-    assert!(list.contains("say\n") && list.contains("Tools 1 to 4 of 4."), "{list}");
+    assert!(list.contains("say\n") && list.contains("Tools 1 to 5 of 5."), "{list}");
     let output = one.call_tool("tool_invoke", json!({"name": "say"})).unwrap();
     assert_eq!(output.texts(), "echo");
 }
