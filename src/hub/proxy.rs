@@ -34,6 +34,7 @@ mod lazy;
 mod listing;
 mod nearest;
 mod proxied_call;
+mod repeats;
 mod resource_updates;
 mod trace;
 
@@ -50,6 +51,7 @@ use super::{Hub, check_key};
 use call_table::CallTable;
 use delegate::Delegated;
 use listing::{Kinds, Listing, Shown};
+use repeats::Repeats;
 use resource_updates::Updates;
 
 /// An entry of a server that a served hub does not offer.
@@ -172,6 +174,7 @@ impl Hub {
             listings: Mutex::default(),
             listed: Condvar::new(),
             calls: CallTable::default(),
+            repeats: Arc::default(),
             updates: Updates::default(),
         });
         let export = Arc::new(Export { all, only, handle: server.handle(), state: Mutex::default() });
@@ -239,6 +242,7 @@ pub(super) struct Exports {
     listings: Mutex<Listings>,
     listed: Condvar,
     calls: CallTable,
+    repeats: Arc<Repeats>,
     updates: Updates,
 }
 
@@ -323,6 +327,7 @@ impl Exports {
     /// Ends the threads.
     fn close(&self) {
         self.calls.close();
+        self.repeats.close();
         self.close_updates();
     }
 

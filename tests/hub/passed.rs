@@ -399,3 +399,69 @@ fn a_server_that_does_not_read_leaves_workers_for_the_others() {
         hub.close();
     });
 }
+
+#[test]
+fn the_pause_of_a_call_that_its_server_has_repeated_holds_no_worker() {
+    let mut limits = limits();
+    (limits.workers, limits.rounds) = (1, 1000);
+    let hub = Hub::builder("proxy", "1.0.0").limits(limits.clone()).build().unwrap();
+    let mut server = Server::new("proxy", "1.0.0");
+    server.limits(limits.clone());
+    hub.export(&mut server).unwrap();
+    let rounds = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&rounds);
+    hub.add(
+        "x",
+        Upstream::with(move |client| {
+            let (link, end) = memory();
+            let counted = Arc::clone(&counted);
+            std::thread::spawn(move || {
+                while let Some(line) = end.receive(SOON) {
+                    let (id, method) = read(&line);
+                    let result = match &*method {
+                        "server/discover" => format!(r#""supportedVersions":["2026-07-28"],{CARD}"#),
+                        method if method.ends_with("/list") => {
+                            LISTS.iter().find(|(name, _)| *name == method).unwrap().1.to_owned()
+                        }
+                        // The tool is repeated, the prompt is not.
+                        "tools/call" => {
+                            *counted.lock().unwrap() += 1;
+                            let again =
+                                r#""resultType":"input_required","inputRequests":{},"requestState":"s""#;
+                            end.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{again}}}}}"#));
+                            continue;
+                        }
+                        "prompts/get" => r#""messages":[]"#.to_owned(),
+                        _ => continue,
+                    };
+                    let result = format!(r#"{{"resultType":"complete",{result}}}"#);
+                    end.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+                }
+            });
+            client.protocol(Protocol::Stateless).over(link)
+        }),
+    )
+    .unwrap();
+    let (theirs, ours) = memory_links();
+    std::thread::spawn(move || server.serve(theirs));
+    let client =
+        Client::builder("test", "1").protocol(Protocol::Stateless).limits(limits).over(ours).unwrap();
+    let count = || *rounds.lock().unwrap();
+    let call = client.request_tool("x__t", json!({})).start().unwrap();
+    // A pause of the later rounds is long, and another call need not wait for its end. With a slow
+    // machine the first attempts may fail.
+    let until = Instant::now() + SOON;
+    loop {
+        let before = count();
+        std::thread::sleep(Duration::from_millis(100));
+        if before >= 7 && count() == before {
+            client.prompt("x__p", &[]).unwrap();
+            if count() == before {
+                break;
+            }
+        }
+        assert!(Instant::now() < until, "{} rounds", count());
+    }
+    call.cancel();
+    hub.close();
+}

@@ -19,9 +19,6 @@ use crate::server::{Arguments, CompletionRequest, Context, Handled, ToolError};
 use super::proxied_call::ProxiedCall;
 use super::{Export, trace};
 
-/// First pause before a call is repeated because its server required no input.
-const PAUSE: Duration = Duration::from_millis(10);
-
 /// State of a call whose earlier rounds sent requests to the client.
 enum Resumption {
     /// First run.
@@ -220,9 +217,6 @@ impl Export {
             Resumption::Held(number) => return self.all.resume(ctx, number),
             Resumption::Again { round: last, asked } => {
                 round = last;
-                if asked.questions.to_doc().root().members().next().is_none() {
-                    ctx.wait(PAUSE * (1 << round.min(6)))?;
-                }
                 resumed = Some((ctx.relay(&asked.questions)?, asked));
             }
         }

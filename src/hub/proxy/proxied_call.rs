@@ -322,7 +322,7 @@ impl ProxiedCall {
         }
         let note = forward::again(round, &asked);
         match crate::server::questions(&asked.questions) {
-            Ok(questions) if questions.is_empty() => deferred.again(&note),
+            Ok(questions) if questions.is_empty() => self.exports.repeats.add(deferred, note, round),
             Ok(questions) => deferred.ask(&questions, &note),
             Err(failure) => deferred.finish(Err(failure)),
         }
