@@ -358,7 +358,10 @@ fn other_commands_find_a_server_by_its_key() {
     assert_eq!((code, out.trim_end()), (0, "more"), "{error}");
     let (code, _, error) = run(&call);
     assert_eq!(code, 2);
-    assert!(error.contains("--server second requires --config FILE: no configuration file"), "{error}");
+    assert!(
+        error.contains("no configuration file has the server \"second\": write --config FILE"),
+        "{error}"
+    );
     fs::copy(folder.join("mcp.json"), folder.join(".mcp.json")).unwrap();
     let (code, out, error) = run(&call);
     assert_eq!((code, out.trim_end()), (0, "more"), "{error}");
@@ -369,7 +372,10 @@ fn other_commands_find_a_server_by_its_key() {
             ".mcp.json: no server \"third\"; expected one of: first, second",
         ),
         (&["list", "--config", "mcp.json"], "--config requires --server KEY"),
-        (&["list", "--server", "first", "--url", "http://h/"], "either --url URL, --server KEY or"),
+        (
+            &["list", "--server", "first", "--url", "http://h/"],
+            "--url URL, --server KEY and -- COMMAND exclude each other",
+        ),
     ] {
         let (code, _, error) = run(args);
         assert!(code == 2 && error.contains(part), "{args:?}: {error}");
