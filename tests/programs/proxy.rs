@@ -89,6 +89,38 @@ fn page(url: &str, path: &str, fields: &str) -> (u16, String) {
 }
 
 #[test]
+fn pages_have_an_address_of_their_own_if_asked() {
+    let folder = example("monitor");
+    let pages = ["--monitor", "127.0.0.1:0", "--health", "/healthz", "--status", "/status"];
+    let serve = ["--", PROGRAM, "serve", "first.json"];
+    let monitored = |process: &Process| {
+        let address = process.reported("monitoring at ").split(" at ").nth(1).unwrap().to_owned();
+        let url = format!("http://{address}/mcp");
+        assert_eq!(page(&url, "/healthz", "Host: 10.0.0.1\r\n"), (200, "ok\n".to_owned()));
+        assert_eq!(page(&url, "/status", "Host: 10.0.0.1\r\n").0, 403);
+        let (code, status) = page(&url, "/status", "Host: localhost\r\n");
+        assert!(code == 200 && status.contains("\"servers\":[{"), "{status}");
+    };
+    for protocol in ERAS {
+        let session = session(protocol, &[&pages[..], &serve].concat(), &folder);
+        monitored(&session.process);
+        assert_eq!(text(&session.client, "echo", json!({"text": "x"})), "x");
+    }
+    let server = Process::spawn(proxy(&[&["--http", "127.0.0.1:0"], &pages[..], &serve].concat(), &folder));
+    monitored(&server);
+    let url = server.reported("serving http").split("serving ").nth(1).unwrap().to_owned();
+    assert_eq!(page(&url, "/healthz", "Host: localhost\r\n").0, 404);
+    for (args, message) in [
+        (&["--monitor", "127.0.0.1:0"][..], "--monitor requires --health, --status or --metrics"),
+        (&["--status", "/status"], "--status requires --http"),
+        (&["--monitor", "300.0.0.1:1", "--health", "/h"], "--monitor: "),
+    ] {
+        let (code, error) = refused(&[args, &serve].concat(), &folder);
+        assert!(code == 2 && error.contains(message), "{error}");
+    }
+}
+
+#[test]
 fn pages_show_health_states_and_metrics() {
     let folder = example("pages");
     let config = r#"{"mcpServers": {"good": {"command": "tinymcp", "args": ["serve", "first.json"]},

@@ -97,6 +97,7 @@ fn serve(options: &Arc<Options>, hub: &Hub, server: Server, traffic: Option<&Tra
     }
     keep_trying(hub)?;
     let unprefixed = options.has_several() && options.prefix.is_some();
+    monitor::serve(options, hub)?;
     match &options.http {
         None => {
             let hub = hub.clone();
@@ -132,7 +133,10 @@ fn serve_http(
 ) -> Result<()> {
     description::describe(&mut server, &hub.servers());
     let (http, tokens) = http::configure(server, &options.settings)?;
-    let mut http = monitor::add_pages(http, &options.pages, hub);
+    let mut http = match options.pages.address {
+        None => monitor::add_pages(http, &options.pages, hub),
+        Some(_) => http,
+    };
     if let Some(traffic) = traffic.filter(|_| options.logs.access.is_some()) {
         http = http.on_rejection(traffic.of_rejections());
     }

@@ -5,13 +5,21 @@
 //! | `--health` | `ok`, for every host and without a token |
 //! | `--status` | the servers and their states as JSON |
 //! | `--metrics` | the same numbers in the text format of Prometheus |
+//!
+//! They are served beside the endpoint, or with `--monitor` at an address of their own.
 
 use std::fmt::Write as _;
 
 use tinymcp::json::Json;
-use tinymcp::{HttpServer, Hub, ServerState, Status, StatusPage, json};
+use tinymcp::{HttpServer, Hub, Server, ServerState, Status, StatusPage, json};
 
-use super::options::Pages;
+use super::options::{Options, Pages};
+use crate::Result;
+use crate::http::with_options;
+use crate::serve::{log, spawn};
+
+/// Stack of the thread that serves the pages at their own address.
+const STACK: usize = 256 << 10;
 
 /// A metric: name, type, help, and its value for a server.
 type Metric = (&'static str, &'static str, &'static str, fn(&Status) -> u64);
@@ -21,6 +29,31 @@ const METRICS: [Metric; 3] = [
     ("tinymcp_server_restarts_total", "counter", "Connections after the first one.", |s| s.restarts),
     ("tinymcp_server_calls_total", "counter", "Calls that were sent to the server.", |s| s.calls),
 ];
+
+/// Serves the pages at their own address, if they have one, on a thread that ends with the process.
+///
+/// # Errors
+/// The address is not available.
+pub(super) fn serve(options: &Options, hub: &Hub) -> Result<()> {
+    let Some(address) = &options.pages.address else { return Ok(()) };
+    let mut http = Server::new("tinymcp-monitor", env!("CARGO_PKG_VERSION")).http().leave_signals();
+    for host in &options.settings.allow_host {
+        http = http.allow_host(host);
+    }
+    let bound = add_pages(http, &options.pages, hub).bind(address);
+    let bound = bound.map_err(|error| format!("--monitor: {}", with_options(&error.to_string())))?;
+    log(&format!("monitoring at {}", bound.address()));
+    spawn(
+        "monitor",
+        STACK,
+        Box::new(move || {
+            if let Err(error) = bound.serve() {
+                log(&format!("the pages for monitoring are not served any more: {error}"));
+            }
+        }),
+    )
+    .map_err(|error| format!("the thread of the pages cannot be started: {error}"))
+}
 
 /// Adds the pages of the options.
 pub(super) fn add_pages(mut http: HttpServer, pages: &Pages, hub: &Hub) -> HttpServer {

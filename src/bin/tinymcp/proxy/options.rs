@@ -14,7 +14,7 @@ use crate::serve::HttpOptions;
 
 /// Long options.
 const NAMES: &str = "http token-file allow-host allow-origin url config header timeout allow deny rename \
-                     prefix health status metrics log access-log watch lazy per-client help";
+                     prefix health status metrics monitor log access-log watch lazy per-client help";
 
 /// Parsed options; one field for each option of `help.txt`.
 #[derive(Debug, Default)]
@@ -60,6 +60,8 @@ pub(crate) struct LogFiles {
 /// Paths of the pages for monitoring.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
+    /// Their own address, if they are not served beside the endpoint.
+    pub(crate) address: Option<String>,
     pub(crate) health: Vec<String>,
     pub(crate) status: Option<String>,
     pub(crate) metrics: Option<String>,
@@ -133,6 +135,7 @@ impl Options {
             "prefix" => once(name, &mut self.prefix, text(parser)?),
             "status" => once(name, &mut self.pages.status, text(parser)?),
             "metrics" => once(name, &mut self.pages.metrics, text(parser)?),
+            "monitor" => once(name, &mut self.pages.address, text(parser)?),
             "timeout" => once(name, &mut self.timeout, seconds(&text(parser)?)?),
             "token-file" => once(name, &mut self.settings.token_file, value(parser)?.into()),
             "log" => once(name, &mut self.logs.frames, Target::parse(value(parser)?)),
@@ -214,8 +217,13 @@ impl Options {
         if self.logs.frames.is_some() && self.logs.frames == self.logs.access {
             return Err("--log and --access-log require different files".to_owned());
         }
+        let pages = self.pages.given();
+        if self.pages.address.is_some() && pages.is_none() {
+            return Err("--monitor requires --health, --status or --metrics".to_owned());
+        }
         if self.http.is_none() {
-            if let Some(name) = self.settings.given().or(self.pages.given()) {
+            let pages = pages.filter(|_| self.pages.address.is_none());
+            if let Some(name) = self.settings.given().or(pages) {
                 return Err(format!("{name} requires --http"));
             }
         }
