@@ -60,6 +60,12 @@ use names::UpstreamNames;
 /// the names of tools.
 const SEPARATOR: &str = "__";
 
+/// Checks the names of a server's tools.
+fn check_names(key: &str, upstream: &Upstream) -> Result<(), Error> {
+    let named = upstream.names.check();
+    named.map_err(|error| Error::new(error.kind(), format!("server {key:?}: {error}")))
+}
+
 /// Finds the name at the server with this key for a name of the hub.
 type AtServer = for<'n> fn(&'n UpstreamNames, &str, &'n str) -> Option<&'n str>;
 
@@ -138,8 +144,7 @@ impl Hub {
     pub fn add(&self, key: impl Into<String>, upstream: Upstream) -> Result<(), Error> {
         let key = key.into();
         check_key(&key)?;
-        let named = upstream.names.check();
-        named.map_err(|error| Error::new(error.kind(), format!("server {key:?}: {error}")))?;
+        check_names(&key, &upstream)?;
         let member = {
             let mut members = lock(&self.shared.members);
             if self.shared.closed.load(Ordering::Relaxed) {
@@ -170,6 +175,42 @@ impl Hub {
         lock(&self.shared.members).retain(|m| !Arc::ptr_eq(m, &member));
         member.close();
         self.shared.handlers.notify_status(&member.status());
+        Ok(())
+    }
+
+    /// Replaces a server. Connects to the new one first, and waits for it until `deadline`, so that
+    /// the entries stay available. Then closes the connection to the old one, whose calls in flight
+    /// fail with [`ErrorKind::Closed`]. The key keeps its place.
+    ///
+    /// A new server that fails beside the old one, because both need the same file or port, is
+    /// started again after the old one has ended.
+    ///
+    /// # Errors
+    /// As [`Hub::remove`]; [`ErrorKind::Invalid`] when the prefix, a pattern or a new name of the
+    /// upstream is not valid.
+    pub fn replace(&self, key: &str, upstream: Upstream, deadline: Instant) -> Result<(), Error> {
+        let old = self.member(key)?;
+        check_names(key, &upstream)?;
+        let handlers = &self.shared.handlers;
+        let new = Member::new(key.to_owned(), upstream, Arc::clone(handlers), &self.shared.limits);
+        new.start();
+        // OK to drop: the status has the error.
+        let connected = new.client(deadline).is_ok();
+        let replaced = {
+            let mut members = lock(&self.shared.members);
+            let place = members.iter_mut().find(|member| Arc::ptr_eq(member, &old));
+            place.map(|place| *place = Arc::clone(&new)).is_some()
+        };
+        if !replaced {
+            // Removed or replaced meanwhile, or the hub was closed.
+            new.close();
+            return Err(unlisted(key));
+        }
+        old.close();
+        if !connected && !new.is_connecting() {
+            new.restart();
+        }
+        handlers.notify_status(&new.status());
         Ok(())
     }
 

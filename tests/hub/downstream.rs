@@ -411,3 +411,61 @@ fn without_instructions_of_servers_a_client_gets_those_of_the_server() {
         assert_eq!(client.server().instructions.as_deref(), Some("of the proxy"));
     }
 }
+
+/// A server in this process whose tool `t` returns this text.
+fn saying(client: ClientBuilder, text: &'static str) -> Result<Client, tinymcp::Error> {
+    let (theirs, ours) = memory_links();
+    let mut server = Server::new("one", "1.0.0");
+    server.tool(Tool::new("t"), move |_, _: Nothing| Ok(text))?;
+    std::thread::spawn(move || server.serve(theirs));
+    client.over(ours)
+}
+
+#[test]
+fn a_server_that_is_replaced_serves_until_the_new_one_is_connected() {
+    for below in [Protocol::Session, Protocol::Stateless] {
+        let (hub, server) = exported();
+        hub.add("one", Upstream::with(|client| saying(client, "old"))).unwrap();
+        hub.add("two", Upstream::with(|client| saying(client, "other"))).unwrap();
+        hub.wait_settled(Instant::now() + SOON);
+        let client = connect(server, client(), below);
+        let call = || client.call_tool("one__t", json!({})).map(|output| output.texts());
+        let names = || -> Vec<String> {
+            let listed = client.request_tools(None).fresh().wait().unwrap();
+            listed.entries.into_iter().map(|tool| tool.name).collect()
+        };
+        let ((begun, begins), (go, gone)) = (mpsc::channel(), mpsc::channel::<()>());
+        let gone = Mutex::new(gone);
+        let new = Upstream::with(move |client| {
+            // The test may be over.
+            let _ = begun.send(());
+            let _ = gone.lock().unwrap().recv_timeout(SOON);
+            saying(client, "new")
+        });
+        std::thread::scope(|scope| {
+            let replacing = scope.spawn(|| hub.replace("one", new, Instant::now() + SOON));
+            begins.recv_timeout(SOON).unwrap();
+            assert_eq!(call().unwrap(), "old");
+            assert_eq!(names(), ["one__t", "two__t"]);
+            go.send(()).unwrap();
+            replacing.join().unwrap().unwrap();
+        });
+        assert_eq!(call().unwrap(), "new");
+        hub.wait_settled(Instant::now() + SOON);
+        assert_eq!(names(), ["one__t", "two__t"]);
+        // As a server that needs a port of the old one.
+        let first = std::sync::atomic::AtomicBool::new(true);
+        let late = Upstream::with(move |client| {
+            if first.swap(false, std::sync::atomic::Ordering::SeqCst) {
+                return Err(tinymcp::Error::new(tinymcp::ErrorKind::Io, "the port is in use"));
+            }
+            saying(client, "late")
+        });
+        hub.replace("one", late, Instant::now() + SOON).unwrap();
+        hub.wait_settled(Instant::now() + SOON);
+        assert_eq!(call().unwrap(), "late");
+        let unknown = hub.replace("other", Upstream::with(|client| saying(client, "")), Instant::now());
+        assert_eq!(unknown.unwrap_err().kind(), tinymcp::ErrorKind::Invalid);
+        hub.close();
+    }
+}

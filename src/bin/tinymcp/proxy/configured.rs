@@ -16,8 +16,9 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use tinymcp::{Config, Hub, Upstream};
 
@@ -25,7 +26,7 @@ use super::options::Options;
 use super::own_endpoints::{self, OwnEndpoints};
 use super::per_client::InUse;
 use super::traffic::Traffic;
-use super::{report_start, timeout};
+use super::{START, report_start, timeout};
 use crate::Result;
 use crate::http::Tokens;
 use crate::serve::{Hangups, Stamps, Wake, lock, log, open, spawn};
@@ -89,10 +90,12 @@ impl Configured {
         let config = Arc::new(config);
         let mut changes = Vec::new();
         let gone = self.used.keys().filter(|key| !config.keys().any(|other| other == *key));
-        for key in gone.cloned().collect::<Vec<_>>() {
-            self.remove(&key);
+        let gone: Vec<String> = gone.cloned().collect();
+        for key in &gone {
+            self.used.remove(key);
             changes.push(format!("removed {key:?}"));
         }
+        let (mut added, mut replaced) = (Vec::new(), Vec::new());
         for (key, upstream) in Config::clone(&config).into_upstreams() {
             if self.used.get(&key).is_some_and(|old| old.has_same_server(&key, &config)) {
                 continue;
@@ -108,14 +111,20 @@ impl Configured {
             if let Some(traffic) = &self.traffic {
                 traffic.hide(upstream.secrets());
             }
-            let change = if self.used.contains_key(&key) { "replaced" } else { "added" };
-            self.remove(&key);
-            match self.hub.add(&*key, upstream) {
-                Ok(()) => {
-                    changes.push(format!("{change} {key:?}"));
-                    self.used.insert(key, Arc::clone(&config));
-                }
-                Err(error) => log(&error.to_string()),
+            let (change, list) = match self.used.contains_key(&key) {
+                true => ("replaced", &mut replaced),
+                false => ("added", &mut added),
+            };
+            changes.push(format!("{change} {key:?}"));
+            list.push((key.clone(), upstream));
+            self.used.insert(key, Arc::clone(&config));
+        }
+        end_and_replace(&self.hub, &gone, replaced);
+        for (key, upstream) in added {
+            if let Err(error) = self.hub.add(&*key, upstream) {
+                log(&error.to_string());
+                self.used.remove(&key);
+                changes.retain(|change| *change != format!("added {key:?}"));
             }
         }
         lock(&self.in_use).clone_from(&self.used);
@@ -137,14 +146,32 @@ impl Configured {
             Err(error) => log(&format!("{error}; the previous servers stay in use")),
         }
     }
+}
 
-    /// Removes a server, if it is in use.
-    fn remove(&mut self, key: &str) {
-        if self.used.remove(key).is_some() {
-            // OK to drop: the hub was closed.
-            let _ = self.hub.remove(key);
+/// Ends these servers and replaces those, all at the same time, because each may take seconds.
+fn end_and_replace(hub: &Hub, gone: &[String], replaced: Vec<(String, Upstream)>) {
+    let until = Instant::now() + START;
+    let replaced: Vec<_> = replaced.into_iter().map(|(key, new)| (key, Mutex::new(Some(new)))).collect();
+    let replace = |key: &str, new: &Mutex<Option<Upstream>>| {
+        let Some(new) = lock(new).take() else { return };
+        if let Err(error) = hub.replace(key, new, until) {
+            log(&error.to_string());
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        let thread = || std::thread::Builder::new().stack_size(STACK);
+        for key in gone {
+            // OK to drop: the hub was closed.
+            if thread().spawn_scoped(scope, || drop(hub.remove(key))).is_err() {
+                drop(hub.remove(key));
+            }
+        }
+        for (key, new) in &replaced {
+            if thread().spawn_scoped(scope, || replace(key, new)).is_err() {
+                replace(key, new);
+            }
+        }
+    });
 }
 
 /// A server of the file with the options of the command line.
