@@ -76,7 +76,8 @@ impl Hub {
     /// The server declares completions, because a client may connect before the servers. Entries
     /// are added and removed with their servers, and clients are notified. A tool whose
     /// name common hosts reject is offered under a shortened name with a stable suffix. A call to a
-    /// tool of a server that is still connecting waits for the server.
+    /// tool or prompt of a server that is still connecting waits for the server. So does the read
+    /// of an unknown URI, if only one server is connecting.
     ///
     /// Calls are forwarded with progress and cancellation. Results, descriptions, schemas and
     /// `_meta` are forwarded byte for byte, including unknown members; content that the client's

@@ -70,7 +70,7 @@ pub(crate) use self::{
     call::deferred::{Caller, Deferred},
     proxy::{ask_only, log_to_only, questions},
     registry::catalog::{Delegate, Greeted, Watched},
-    registry::{Checks, ReadFn, Registry, ToolFn},
+    registry::{Checks, PromptFn, ReadFn, Registry, ToolFn},
     registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
 };
 

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Change, Client, ClientBuilder, FormResponse, Handle, Hub, Level, Limits, MemoryEnd, Protocol, Resource,
-    ResourceContents, Root, Server, Tool, Upstream, json, memory, memory_links,
+    Change, Client, ClientBuilder, ErrorKind, FormResponse, Handle, Hub, Level, Limits, MemoryEnd, Prompt,
+    PromptOutput, Protocol, Resource, ResourceContents, Root, Server, Tool, Upstream, json, memory,
+    memory_links,
 };
 
 use super::proxy::in_all_eras;
@@ -182,6 +183,8 @@ fn a_call_to_a_server_that_connects_for_the_first_time_waits_for_it() {
             let (theirs, ours) = memory_links();
             let mut server = of(above);
             server.tool(Tool::new("t"), |_, _: Nothing| Ok("here"))?;
+            server.prompt(Prompt::new("p"), |_, _| Ok(PromptOutput::new().user("here")))?;
+            server.resource(Resource::new("test://a", "a"), |_, uri| Ok(ResourceContents::text(uri, "a")))?;
             std::thread::spawn(move || server.serve(theirs));
             client.over(ours)
         });
@@ -189,15 +192,22 @@ fn a_call_to_a_server_that_connects_for_the_first_time_waits_for_it() {
         hub.add("down", Upstream::with(|_| Client::spawn(std::process::Command::new("/nonexistent"))))
             .unwrap();
         let client = connect(server, client(), below);
+        let output = client.call_tool("down__t", json!({})).unwrap();
+        assert!(output.is_error && output.texts().contains("\"down\" is down"), "{output:?}");
         let call = client.request_tool("slow__t", json!({})).start().unwrap();
+        let prompt = client.request_prompt("slow__p", &[]).start().unwrap();
+        let read = client.request_read("test://a").start().unwrap();
+        let missing = client.request_read("test://b").start().unwrap();
         // Of no server, and of none of this name.
         assert!(client.call_tool("slow", json!({})).is_err());
         assert!(client.call_tool("other__t", json!({})).is_err());
-        let output = client.call_tool("down__t", json!({})).unwrap();
-        assert!(output.is_error && output.texts().contains("\"down\" is down"), "{output:?}");
         go.send(()).unwrap();
         assert_eq!(call.wait().unwrap().texts(), "here");
+        assert_eq!(prompt.wait().unwrap().messages.len(), 1);
+        assert_eq!(read.wait().unwrap().contents.len(), 1);
+        assert_eq!(missing.wait().unwrap_err().kind(), ErrorKind::Remote);
         hub.wait_settled(Instant::now() + SOON);
+        assert!(client.prompt("slow__missing", &[]).is_err());
         assert!(client.call_tool("slow__missing", json!({})).is_err());
     });
 }

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::json::Value;
 use crate::model::ClientCapabilities;
 use crate::pool::guard;
-use crate::server::{Context, Delegate, Greeted, ToolError, ToolFn, Watched};
+use crate::server::{Arguments, Context, Delegate, Greeted, PromptFn, ReadFn, ToolError, ToolFn, Watched};
 use crate::sync::lock;
 
+use super::super::member::ServerState;
 use super::super::names::UpstreamNames;
 use super::super::spawn;
-use super::Export;
+use super::{Export, listing};
 
 /// An export as its server's delegate. Weak, because the export keeps the server's handle.
 pub(super) struct Delegated(pub Weak<Export>);
@@ -24,6 +25,21 @@ impl Delegate for Delegated {
             export.call_tool(ctx, (&key, &tool), arguments)
         };
         Some(Arc::new(run))
+    }
+
+    fn prompt(&self, name: &str) -> Option<Arc<PromptFn>> {
+        let export = self.0.upgrade()?;
+        let (key, prompt) = export.unlisted_prompt(name)?;
+        let fill = move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| {
+            export.prompt(ctx, (&key, &prompt), arguments)
+        };
+        Some(Arc::new(fill))
+    }
+
+    fn reader(&self) -> Option<Arc<ReadFn>> {
+        let export = self.0.upgrade()?;
+        let key = export.only_unlisted()?;
+        Some(listing::reader(&export, &key))
     }
 
     fn watch(&self, uris: Vec<String>, done: Watched) {
@@ -95,6 +111,36 @@ impl Export {
             .into_iter()
             .find(|(member, tool)| (is_shown(&member.key) || !is_listed(&member.key)) && !tool.is_empty());
         unlisted.map(|(member, tool)| (member.key.clone(), tool))
+    }
+
+    /// The same for a prompt.
+    fn unlisted_prompt(&self, name: &str) -> Option<(String, String)> {
+        let owners = match &self.only {
+            None => self.all.hub.owners(name, UpstreamNames::prompt_at_server).ok()?,
+            Some(key) => vec![(self.all.hub.member(key).ok()?, name.to_owned())],
+        };
+        let listings = lock(&self.all.listings);
+        let state = lock(&self.state);
+        let is_shown = |key: &str| state.shown.owner_of_prompt(name) == Some(key);
+        let mut unlisted = owners.into_iter().filter(|(member, prompt)| {
+            (is_shown(&member.key) || !listings.is_listed(&member.key)) && !prompt.is_empty()
+        });
+        unlisted.next().map(|(member, prompt)| (member.key.clone(), prompt))
+    }
+
+    /// The server that is connecting or being listed, or will be started again, if there is only
+    /// one: a URI that is not on the lists may be that server's.
+    fn only_unlisted(&self) -> Option<String> {
+        let is_lost = |state| matches!(state, ServerState::Down { again: false, .. } | ServerState::Removed);
+        let mut members = self.all.hub.members();
+        members.retain(|member| self.only.as_ref().is_none_or(|key| *key == member.key));
+        members.retain(|member| !is_lost(member.status().state));
+        let listings = lock(&self.all.listings);
+        members.retain(|member| !listings.is_listed(&member.key));
+        match &*members {
+            [member] => Some(member.key.clone()),
+            _ => None,
+        }
     }
 
     /// Waits for the lists where the servers waited for the first client.

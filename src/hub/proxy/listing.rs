@@ -347,7 +347,8 @@ fn show_templates(
     matchers.retain(|(template, _)| templates.contains_key(template.as_str()));
 }
 
-fn reader(export: &Arc<Export>, key: &str) -> Arc<crate::server::ReadFn> {
+/// Handler of the URIs of a server.
+pub(super) fn reader(export: &Arc<Export>, key: &str) -> Arc<crate::server::ReadFn> {
     let (export, key) = (Arc::clone(export), key.to_owned());
     Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| export.read(ctx, &key, uri))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::era::{Encoded, List, Params, Questions, Reply, ReplyTarget, ServerEra};
 use crate::json::{Doc, NodeId, Value};
 use crate::model::content::Completion;
+use crate::model::uri_template::Variables;
 use crate::model::{ClientCapabilities, Fault, Filter, Level, Operation, Query};
 use crate::rpc::{Id, Request};
 use crate::transport::ReplySink;
@@ -15,7 +16,7 @@ use crate::server::call::{Target, check_prompt};
 use crate::server::registry::catalog::Delegate;
 use crate::server::registry::cursor;
 use crate::server::registry::tool_views::{Form, PLAIN};
-use crate::server::registry::{Describe, Listed, Registry, Table, ToolEntry};
+use crate::server::registry::{Describe, Listed, PromptEntry, ReadFn, Registry, Table, ToolEntry};
 
 static NOTHING: Completion = Completion::none();
 
@@ -134,7 +135,8 @@ impl Dispatcher<dyn InlineTools> {
             Operation::ReadResource { uri } => {
                 gate(offer.resources, request)?;
                 let uri = text(doc, uri);
-                let Some((read, variables)) = self.registry.reader(uri) else {
+                let Some((read, variables)) = self.registry.reader(uri).or_else(|| self.unlisted_reader())
+                else {
                     return Err(Fault::ResourceNotFound(uri.to_owned()));
                 };
                 Target::Read(read, Arc::new(variables))
@@ -142,11 +144,13 @@ impl Dispatcher<dyn InlineTools> {
             Operation::GetPrompt { name, arguments } => {
                 gate(offer.prompts, request)?;
                 let name = text(doc, name);
-                let Some(entry) = self.registry.prompts.find(name) else {
+                let Some(entry) =
+                    self.registry.prompts.find(name).cloned().or_else(|| self.unlisted_prompt(name))
+                else {
                     return Err(Fault::InvalidParams(format!("Unknown prompt: {name}").into()));
                 };
                 check_prompt(&entry.entry, arguments.map(|node| doc.at(node)))?;
-                Target::Prompt(Arc::clone(entry))
+                Target::Prompt(entry)
             }
             Operation::Complete { subject, kind, argument, .. } => {
                 gate(offer.completions, request)?;
@@ -362,6 +366,21 @@ impl Dispatcher<dyn InlineTools> {
     fn unlisted(&self, name: &str) -> Option<Arc<Listed<ToolEntry>>> {
         let run = self.core.shared.delegate()?.tool(name)?;
         Some(Registry::unlisted_tool(name, run))
+    }
+
+    /// A prompt of the delegate that is not in the registry.
+    #[cold]
+    #[inline(never)]
+    fn unlisted_prompt(&self, name: &str) -> Option<Arc<Listed<PromptEntry>>> {
+        let fill = self.core.shared.delegate()?.prompt(name)?;
+        Some(Registry::unlisted_prompt(name, fill))
+    }
+
+    /// The delegate's reader of a URI that is not in the registry.
+    #[cold]
+    #[inline(never)]
+    fn unlisted_reader(&self) -> Option<(Arc<ReadFn>, Variables)> {
+        Some((self.core.shared.delegate()?.reader()?, Variables::default()))
     }
 
     /// Checks the size of one client's subscriptions.

@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, ErrorKind};
+use crate::model::catalog::{Prompt, Tool};
 use crate::model::{Change, ClientCapabilities, ServerCapabilities};
 use crate::server::tool_error::ToolError;
 use crate::sync::lock;
 
-use super::{Registry, SchemaCompiler, ToolFn};
+use super::{
+    Listed, PromptEntry, PromptFn, ReadFn, Registry, SchemaCompiler, ToolEntry, ToolFn, ToolHandler,
+};
 
 /// Removed and rejected handlers. A clone is empty.
 #[derive(Default)]
@@ -145,6 +148,28 @@ impl Catalog {
     }
 }
 
+/// Entries of a [`Delegate`].
+impl Registry {
+    /// An entry for a tool outside the registry, without checks of arguments and results.
+    #[cold]
+    pub(crate) fn unlisted_tool(name: &str, run: Arc<ToolFn>) -> Arc<Listed<ToolEntry>> {
+        Listed::alone(ToolEntry {
+            tool: Tool::new(name),
+            handler: ToolHandler::Pooled(run),
+            input: None,
+            output: None,
+            #[cfg(feature = "http-server")]
+            mirrors: Box::default(),
+        })
+    }
+
+    /// An entry for a prompt outside the registry, without checks of arguments.
+    #[cold]
+    pub(crate) fn unlisted_prompt(name: &str, fill: Arc<PromptFn>) -> Arc<Listed<PromptEntry>> {
+        Listed::alone(PromptEntry { prompt: Prompt::new(name), fill })
+    }
+}
+
 /// Callback for the result of [`Delegate::watch`]: each URI, with an error if it has no updates.
 pub(crate) type Watched = Box<dyn FnOnce(Vec<(String, Result<(), ToolError>)>) + Send>;
 
@@ -157,6 +182,12 @@ pub(crate) type Greeted = Box<dyn FnOnce(Option<String>) + Send>;
 pub(crate) trait Delegate: Send + Sync {
     /// The handler of a tool that is not in the registry but may exist.
     fn tool(&self, name: &str) -> Option<Arc<ToolFn>>;
+
+    /// The handler of a prompt that is not in the registry but may exist.
+    fn prompt(&self, name: &str) -> Option<Arc<PromptFn>>;
+
+    /// The handler of a URI that is not in the registry but may exist.
+    fn reader(&self) -> Option<Arc<ReadFn>>;
 
     /// Subscribes to updates of these resources, which have subscribers. Calls `done` on any thread
     /// with the result.

@@ -181,6 +181,19 @@ pub(crate) struct Listed<T> {
     simplified: OnceLock<Box<[Renderings]>>,
 }
 
+impl<T> Listed<T> {
+    /// An entry that is on no list.
+    fn alone(entry: T) -> Arc<Listed<T>> {
+        Arc::new(Listed {
+            entry,
+            sequence: 0,
+            rendered: Default::default(),
+            #[cfg(feature = "lint")]
+            simplified: OnceLock::new(),
+        })
+    }
+}
+
 /// Entry that lists can show.
 pub(crate) trait Describe: Send + Sync + 'static {
     /// The key of the entry.
@@ -389,25 +402,6 @@ impl PromptEntry {
 impl Registry {
     pub(crate) fn add_tool(&mut self, entry: ToolEntry) -> Result<(), Error> {
         self.tools.add(entry, &mut self.dropped)
-    }
-
-    /// An entry for a tool outside the registry, without checks of arguments and results.
-    #[cold]
-    pub(crate) fn unlisted_tool(name: &str, run: Arc<ToolFn>) -> Arc<Listed<ToolEntry>> {
-        Arc::new(Listed {
-            entry: ToolEntry {
-                tool: Tool::new(name),
-                handler: ToolHandler::Pooled(run),
-                input: None,
-                output: None,
-                #[cfg(feature = "http-server")]
-                mirrors: Box::default(),
-            },
-            sequence: 0,
-            rendered: Default::default(),
-            #[cfg(feature = "lint")]
-            simplified: OnceLock::new(),
-        })
     }
 
     pub(crate) fn remove_tool(&mut self, name: &str) -> bool {
