@@ -47,7 +47,9 @@ class Http:
         self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         end, port = time.monotonic() + PATIENCE, None
         while port is None:
-            assert time.monotonic() < end and self.child.poll() is None, errors.read_text()
+            if time.monotonic() > end or self.child.poll() is not None:
+                self.child.terminate()
+                raise AssertionError(errors.read_text())
             lines = [line for line in errors.read_text().splitlines() if "serving http://" in line]
             port = int(lines[0].split("/mcp")[0].rsplit(":", 1)[1]) if lines else None
             time.sleep(0.05)
