@@ -102,11 +102,29 @@ fn frames_of_http_are_observed_on_both_sides() {
 
     in_all_eras(|below, above| {
         let (seen, server) = exported(Upstream::url(&*serve(one(above).http())));
+        let handle = server.handle();
         let url = serve(server.http().tokens([("0123456789", "alice")]));
         let endpoint = Endpoint::new(&url).bearer_token("0123456789");
-        let client = Client::builder("test", "1").protocol(below).connect(endpoint).unwrap();
+        let (changed, changes) = std::sync::mpsc::channel();
+        let client = Client::builder("test", "1").protocol(below).on_change(move |change| {
+            // The test may be over.
+            let _ = changed.send(change.clone());
+        });
+        let client = client.connect(endpoint).unwrap();
         let name = if below == Protocol::Session { "session-" } else { "request-" };
         observed(&seen, &client, name, "alice");
+        if below == Protocol::Session {
+            // A notification on the event stream that belongs to no call.
+            handle.add_tool(Tool::new("more"), |_, ()| Ok("")).unwrap();
+            changes.recv_timeout(SOON).unwrap();
+            let listed = |frame: &&(_, String, Direction, _, String)| {
+                frame.0 == "client" && frame.4.contains("notifications/tools/list_changed")
+            };
+            let seen = seen.lock().unwrap();
+            let found: Vec<_> = seen.iter().filter(listed).collect();
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].1.starts_with("session-") && found[0].2 == Direction::Sent, "{found:?}");
+        }
         // An error without a response of a handler is a frame, too.
         assert!(client.call_tool("one__other", json!({})).is_err());
         let seen = seen.lock().unwrap();
