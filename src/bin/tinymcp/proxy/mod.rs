@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tinymcp::{Endpoint, Error, Hub, HubBuilder, Limits, Server, ServerState, Status, Upstream};
+use tinymcp::{Endpoint, Error, Hub, HubBuilder, Limits, Server, ServerState, Status, Upstream, stderr};
 
 mod aliases;
 mod configured;
@@ -100,12 +100,16 @@ fn serve(options: &Arc<Options>, hub: &Hub, server: Server, traffic: Option<&Tra
     monitor::serve(options, hub)?;
     match &options.http {
         None => {
-            let hub = hub.clone();
+            let (hub, traffic) = (hub.clone(), traffic.cloned());
             std::thread::spawn(move || match clash(&hub, unprefixed) {
                 None => report_start(&hub),
                 // The client sees the end of the server's output.
                 Some(clash) => {
                     log(&clash);
+                    if let Some(traffic) = traffic {
+                        traffic.flush();
+                    }
+                    stderr::flush();
                     std::process::exit(2);
                 }
             });
