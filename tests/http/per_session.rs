@@ -95,11 +95,10 @@ fn each_session_has_its_server_and_other_clients_share_the_first() {
             assert_eq!(text(served.call("number", json!({}))), "0");
         }
     }
-    // A request that opens no session ends its server.
+    // A request that opens no session makes no server.
     let refused = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}});
     assert_eq!(served.post(&[], &refused).refusal().1, -32602);
-    made.await_ended(&[4]);
-    assert_eq!(made.ended(), [4]);
+    assert_eq!(made.count.load(Ordering::SeqCst), 3);
     // Changes of one server are those of its session.
     let mut events =
         served.send("GET", "/mcp", &[("Mcp-Session-Id", &ids[1]), ("Accept", "text/event-stream")], "");
@@ -152,6 +151,30 @@ fn calls_of_a_session_have_their_deadline() {
     let id = served.open("2025-11-25", json!({}));
     let late = served.ask(&id, 1, "tools/call", json!({"name": "sleep", "arguments": {}})).json();
     assert_eq!(late["result"]["isError"], true, "{late}");
+}
+
+#[test]
+fn only_a_valid_request_ends_another_session() {
+    for has_own in [false, true] {
+        let made = Made::default();
+        let mut limits = Limits::default();
+        limits.http.sessions = 1;
+        let served = if has_own {
+            serve(&made, limits, |http| http)
+        } else {
+            let mut shared = made.server(0);
+            shared.limits(limits);
+            serve_with(shared, |http| http)
+        };
+        let first = served.open("2025-11-25", json!({}));
+        let invalid = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}});
+        assert_eq!(served.post(&[], &invalid).refusal().1, -32602);
+        assert_eq!(number(&served, &first), if has_own { "1" } else { "0" });
+        // A valid one does, and an end that takes time keeps no client out.
+        let second = served.open("2025-11-25", json!({}));
+        assert_eq!(number(&served, &second), if has_own { "2" } else { "0" });
+        assert_eq!(served.ask(&first, 1, "ping", json!({})).status, 404);
+    }
 }
 
 #[test]

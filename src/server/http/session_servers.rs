@@ -4,7 +4,8 @@
 //! # Invariants
 //! - The functions of [`Server::on_shutdown`] of such a server run once: on a thread of their own
 //!   when the session has ended, or at the end of the HTTP server.
-//! - There are at most as many servers as sessions are allowed, those included whose functions run.
+//! - There are at most as many servers as sessions are allowed, and as many again whose functions
+//!   run.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
@@ -78,10 +79,17 @@ impl Drop for SessionServer {
 }
 
 impl SessionServers {
+    /// Returns whether another server may be added when a session has ended: an end takes time, and
+    /// must not keep the next session out.
+    pub(super) fn has_room(&self, most: usize) -> bool {
+        let state = lock(&self.state);
+        !state.closing && state.ending < most
+    }
+
     /// Adds the server of a session that is being opened. `None` if there are `most` already.
     pub(super) fn add(self: &Arc<Self>, server: &mut Server, most: usize) -> Option<SessionServer> {
         let mut state = lock(&self.state);
-        if state.closing || state.open.len() + state.ending >= most {
+        if state.closing || state.open.len() >= most {
             return None;
         }
         state.last += 1;

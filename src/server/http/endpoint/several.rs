@@ -94,6 +94,12 @@ impl Endpoint {
         true
     }
 
+    /// Returns whether a new session can have a server of its own, if it needs one.
+    pub(super) fn has_room_for_own(&self) -> bool {
+        let most = self.core.limits.http.sessions;
+        self.per_session.is_none() || self.options.session_servers.has_room(most)
+    }
+
     /// The server of a new session. `None` if there is no room for another one.
     pub(super) fn session_core(&self) -> Option<(Arc<Core>, Option<SessionServer>)> {
         match &self.per_session {
