@@ -89,6 +89,14 @@ fn page(url: &str, path: &str, fields: &str) -> (u16, String) {
 }
 
 #[test]
+fn a_line_of_a_server_does_not_control_the_terminal() {
+    let folder = example("line");
+    let script = format!(r"printf '\033[2Jx\rtinymcp: y\n' >&2; exec {PROGRAM} serve first.json");
+    let session = session(Protocol::Session, &["--", "sh", "-c", &script], &folder);
+    assert!(session.process.reported("tinymcp: y").ends_with("sh: ?[2Jx?tinymcp: y"));
+}
+
+#[test]
 fn pages_have_an_address_of_their_own_if_asked() {
     let folder = example("monitor");
     let pages = ["--monitor", "127.0.0.1:0", "--health", "/healthz", "--status", "/status"];

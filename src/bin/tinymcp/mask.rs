@@ -37,11 +37,32 @@ const ENTRIES: usize = 8;
 /// The values that are masked in texts, the longest first.
 pub(crate) struct Mask(Vec<String>);
 
-/// The value, and the part behind its first blank: `Bearer TOKEN` is known by its token, too.
+/// The forms in which a value occurs: whole, the part behind its first blank (`Bearer TOKEN` is
+/// known by its token, too), its lines, such as those of a key, and each of them inside JSON.
 pub(crate) fn parts(value: &str) -> Vec<String> {
     let behind = value.split_once(' ').map(|(_, behind)| behind.trim());
-    let parts = std::iter::once(value.trim()).chain(behind).filter(|part| part.len() >= SHORTEST);
-    parts.map(str::to_owned).collect()
+    let whole = std::iter::once(value.trim()).chain(behind);
+    let mut found: Vec<String> = Vec::new();
+    for part in whole.chain(value.lines().map(str::trim)).filter(|part| part.len() >= SHORTEST) {
+        let mut w = Writer::new();
+        let quoted = w.string(part).as_str();
+        let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(quoted);
+        let ascii: String = inner.chars().map(escaped).collect();
+        for form in [part, inner, &*ascii] {
+            if !found.iter().any(|known| known == form) {
+                found.push(form.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// Returns a character as JSON in ASCII has it.
+fn escaped(c: char) -> String {
+    match c.is_ascii() {
+        true => c.to_string(),
+        false => c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+    }
 }
 
 /// Form of a frame that is written.
@@ -112,9 +133,24 @@ impl Mask {
                 }
                 w.end_array();
             }
-            Kind::String => _ = w.string(&self.cut(value.as_str().unwrap_or_default(), form)),
+            Kind::String => {
+                let text = value.as_str().unwrap_or_default();
+                let inner = self.json_text(text);
+                w.string(&self.cut(inner.as_deref().unwrap_or(text), form));
+            }
             _ => _ = w.value(value),
         }
+    }
+
+    /// Returns a text that is JSON with credentials, without them.
+    fn json_text(&self, text: &str) -> Option<String> {
+        if !text.trim_start().starts_with(['{', '[']) {
+            return None;
+        }
+        let doc = Doc::parse(text).ok()?;
+        let mut w = Writer::new();
+        self.value(&mut w, doc.root(), Form::Whole);
+        w.as_str().contains(MASKED).then(|| w.as_str().to_owned())
     }
 
     fn cut(&self, text: &str, form: Form) -> String {
@@ -155,6 +191,8 @@ mod tests {
     fn members_with_the_names_of_credentials_are_masked() {
         for (given, expected) in [
             (r#"{"password":"x","Api-Key":{"a":1}}"#, r#"{"password":"[masked]","Api-Key":"[masked]"}"#),
+            (r#"{"t":"{\"token\": \"x\"}"}"#, r#"{"t":"{\"token\":\"[masked]\"}"}"#),
+            (r#"{"t":"[ 1 ]"}"#, r#"{"t":"[ 1 ]"}"#),
             (r#"[{"a":{"clientSecret":7}}]"#, r#"[{"a":{"clientSecret":"[masked]"}}]"#),
             (
                 r#"{"Set-Cookie":null,"x_access_token":"t"}"#,
@@ -177,6 +215,11 @@ mod tests {
         );
         assert_eq!(masked(r#""Bearer sk-12345678""#), r#""[masked]""#);
         assert_eq!(parts("true"), Vec::<String>::new());
+        // Lines of a key, and values inside JSON.
+        let mask = Mask::new(parts("-----BEGIN\nMIIabcdefgh\nüber-geheim\"9"));
+        for text in ["x MIIabcdefgh y", r#"\u00fcber-geheim\"9"#, r#"über-geheim\"9"#] {
+            assert!(mask.text(text).contains(MASKED), "{text}: {}", mask.text(text));
+        }
     }
 
     #[test]

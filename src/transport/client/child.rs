@@ -270,7 +270,9 @@ impl Process {
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             tagged.extend_from_slice(tag.as_bytes());
             tagged.extend_from_slice(b": ");
-            tagged.extend_from_slice(line);
+            // A line must not control the terminal, nor hide whose it is.
+            let is_control = |byte: u8| byte.is_ascii_control() && byte != b'\t';
+            tagged.extend(line.iter().map(|byte| if is_control(*byte) { b'?' } else { *byte }));
             tagged.push(b'\n');
         }
         stderr::write(tagged);

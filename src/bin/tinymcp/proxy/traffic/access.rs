@@ -123,7 +123,7 @@ impl AccessLog {
             since: event.since,
             connection: frame.connection.clone(),
             principal: frame.principal.clone(),
-            method: shortened(method, NAME),
+            method: shortened(&mask.text(method), NAME),
             name: name.map(|name| shortened(&mask.text(&name), NAME)),
             server,
         };

@@ -135,7 +135,7 @@ pub(super) fn frame_line(at: SystemTime, frame: &Copied, mask: &Mask) -> Writer 
         (None, Err(error)) => {
             w.key("bytes").u64(frame.bytes.len() as u64).key("invalid").string(&error.to_string());
             // Names of members cannot be recognized in JSON that cannot be parsed.
-            if !frame.bytes.trim_ascii_start().starts_with(b"{") {
+            if !matches!(frame.bytes.trim_ascii_start().first(), Some(b'{' | b'[' | b'"')) {
                 w.key("text").string(&shortened(&mask.text(&String::from_utf8_lossy(&frame.bytes)), TEXT));
             }
         }
