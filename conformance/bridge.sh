@@ -9,7 +9,8 @@
 #
 #   conformance/bridge.sh                     short: 20,000 calls of 100 clients, the server is killed 10 times; one
 #                                             client of each protocol; the board over HTTP only
-#   conformance/bridge.sh --long              1,000,000 calls of 500 clients, the server is killed 200 times; all clients
+#   conformance/bridge.sh --long              1,000,000 calls of 500 clients, the server is killed 200 times; the static
+#                                             program for boards, whose memory has the bar; all clients
 #   conformance/bridge.sh --only endurance|pairs|board|configs
 #   conformance/bridge.sh --seed N            repeats the random choices of a run
 #   conformance/bridge.sh --programs FOLDER   takes tinymcp and examples/board_server from there
@@ -42,8 +43,13 @@ for check in ${only:-endurance pairs board configs}; do
     case $check in
         endurance)
             install_packages peers
+            proxy=$programs
+            if [ -n "$long" ]; then
+                cross/setup
+                proxy=$(dirname "$(cross/build --bin --features proxy x86_64-musl tinymcp)")
+            fi
             echo "seed $seed"
-            python3 "$here/bridge/endurance.py" $long --seed "$seed" "$programs" \
+            python3 "$here/bridge/endurance.py" $long --seed "$seed" "$proxy" \
                 node "$here/peers/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
             ;;
         pairs)
