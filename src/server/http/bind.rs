@@ -172,7 +172,7 @@ impl BoundServer {
 fn end(
     core: &Arc<Core>,
     shared: &Arc<Connection>,
-    (mounts, session_servers): (&MountTable, &SessionServers),
+    (mounts, session_servers): (&MountTable, &Arc<SessionServers>),
     loop_handle: &LoopHandle,
     over: &AtomicBool,
     mut hooks: Hooks,

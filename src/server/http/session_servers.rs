@@ -7,7 +7,7 @@
 //! - There are at most as many servers as sessions are allowed, and as many again whose functions
 //!   run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
@@ -78,6 +78,15 @@ impl Drop for SessionServer {
     }
 }
 
+/// Runs the functions of servers until none is left.
+fn run_all(left: &Mutex<VecDeque<Hooks>>) {
+    loop {
+        let next = lock(left).pop_front();
+        let Some(hooks) = next else { return };
+        run(hooks);
+    }
+}
+
 impl SessionServers {
     /// Returns whether another server may be added when a session has ended: an end takes time, and
     /// must not keep the next session out.
@@ -101,6 +110,10 @@ impl SessionServers {
     fn end(&self, hooks: &Mutex<Hooks>) {
         let hooks = std::mem::take(&mut *lock(hooks));
         run(hooks);
+        self.has_ended();
+    }
+
+    fn has_ended(&self) {
         lock(&self.state).ending -= 1;
         self.ended.notify_all();
     }
@@ -120,25 +133,24 @@ impl SessionServers {
 
     /// Ends all servers at the same time on at most [`THREADS`] threads, because each may take some
     /// time, and waits for those that end already, at most until `deadline`.
-    pub(super) fn close(&self, deadline: Instant) {
+    pub(super) fn close(self: &Arc<Self>, deadline: Instant) {
         let open = std::mem::take(&mut lock(&self.state).open);
-        let left = Mutex::new(open.into_values().map(|(_, hooks)| hooks));
-        let work = || {
-            loop {
-                let next = lock(&left).next();
-                let Some(hooks) = next else { return };
-                run(hooks);
+        let left: VecDeque<Hooks> = open.into_values().map(|(_, hooks)| hooks).collect();
+        let threads = left.len().min(THREADS);
+        let left = Arc::new(Mutex::new(left));
+        for _ in 1..threads {
+            let (all, left) = (Arc::clone(self), Arc::clone(&left));
+            lock(&self.state).ending += 1;
+            let ends = move || {
+                run_all(&left);
+                all.has_ended();
+            };
+            // Without a thread, this one does what is left.
+            if serve::spawn("mcp-session-end", STACK, ends).is_err() {
+                self.has_ended();
             }
-        };
-        let threads = lock(&left).len().min(THREADS);
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                let name = "mcp-session-end".to_owned();
-                // OK to ignore: this thread does what is left.
-                let _ = std::thread::Builder::new().name(name).stack_size(STACK).spawn_scoped(scope, work);
-            }
-            work();
-        });
+        }
+        run_all(&left);
         let mut state = lock(&self.state);
         while state.ending > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
