@@ -53,7 +53,7 @@ fn calls_over_http_need_a_token_of_the_file() {
         let program = env!("CARGO_BIN_EXE_tinymcp");
         let output = std::process::Command::new(program).args(["list", "--url", &url]).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
-        assert!(error.contains("; use --header \"Authorization: Bearer TOKEN\""), "{error}");
+        assert!(error.contains("; use --bearer TOKEN"), "{error}");
         for token in [FIRST, SECOND] {
             let client = connect(Some(token)).unwrap();
             assert_eq!(client.call_tool("echo", json!({"text": "a b"})).unwrap().texts(), "a b\n");
