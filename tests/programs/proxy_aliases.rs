@@ -96,8 +96,9 @@ fn named_servers_are_one_server_with_their_names_as_prefixes() {
     let (first, second) = (command("HOME"), command("PASSED"));
     let args = ["--named-server", "home", &first, "--named-server", "passed", &second, "--sse-port", "0"];
     let without = proxy(&args, &folder);
-    without.reported("passed: down, will retry every 60 s: ");
-    let client = connect(&url(&without), Protocol::Stateless);
+    // The proxy serves before every server has an end.
+    let [_, serving] = without.reported_all(["passed: down, will retry every 60 s: ", "serving http"]);
+    let client = connect(serving.split("serving ").nth(1).unwrap(), Protocol::Stateless);
     assert_eq!(show(&client, "home__show"), "/home/x");
     let server = proxy(&[&args[..], &["--pass-environment"]].concat(), &folder);
     let client = connect(&url(&server), Protocol::Session);

@@ -67,15 +67,24 @@ impl Process {
 
     /// Waits for a line on standard error that contains this text.
     pub(crate) fn reported(&self, text: &str) -> String {
-        let mut lines = Vec::new();
+        let [line] = self.reported_all([text]);
+        line
+    }
+
+    /// Waits for a line with each of these texts, in any order.
+    pub(crate) fn reported_all<const N: usize>(&self, texts: [&str; N]) -> [String; N] {
+        let (mut lines, mut found) = (Vec::new(), [const { String::new() }; N]);
         let until = Instant::now() + PATIENCE;
-        loop {
+        while let Some(missing) = found.iter().position(String::is_empty) {
             match self.stderr.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(line) if line.contains(text) => return line,
-                Ok(line) => lines.push(line),
-                Err(_) => panic!("{text:?} was not reported, but {lines:#?}"),
+                Ok(line) => match texts.iter().position(|text| line.contains(text)) {
+                    Some(at) => found[at] = line,
+                    None => lines.push(line),
+                },
+                Err(_) => panic!("{:?} was not reported, but {lines:#?}", texts[missing]),
             }
         }
+        found
     }
 
     /// Lines on standard error that have arrived and were not read.
