@@ -691,7 +691,7 @@ fn test_binaries() -> Row {
 }
 
 // The bounds. They may only fall.
-const CODE_LINES: f64 = 46_336.0;
+const CODE_LINES: f64 = 46_326.0;
 const SERVE_LINES: f64 = 8812.0;
 const CORE_LINES: f64 = 14_016.0;
 const FILES: f64 = 260.0;

@@ -32,7 +32,7 @@ mod escape;
 mod http;
 #[cfg(all(unix, feature = "proxy"))]
 mod mask;
-#[cfg(unix)]
+#[cfg_attr(not(unix), allow(dead_code))]
 mod options;
 #[cfg(all(unix, feature = "proxy"))]
 mod proxy;

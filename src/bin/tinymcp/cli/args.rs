@@ -12,7 +12,7 @@ use tinymcp::Protocol;
 use tinymcp::lint::{PROFILES, Profile};
 
 use crate::Result;
-use crate::serve::nearest;
+use crate::options::{self, unknown};
 
 /// Short options and their long names.
 const SHORT: [(char, &str); 4] = [('H', "header"), ('e', "env"), ('o', "output"), ('q', "quiet")];
@@ -136,13 +136,13 @@ impl Args {
                 },
             };
             let Some(flag) = flags.iter().find(|flag| **flag == given) else {
-                return Err(unknown(&given, command, flags));
+                return Err(unknown(&format!("--{given}"), command, &flags.join(" ")));
             };
             if !WITH_VALUE.contains(flag) {
                 parsed.flags.insert(flag);
                 continue;
             }
-            let value = parser.value().map_err(|e| e.to_string())?;
+            let value = options::value(&mut parser)?;
             match *flag {
                 "config" => parsed.server.config = Some(value.into()),
                 "batch" => parsed.batch = Some(value.into()),
@@ -215,14 +215,6 @@ pub(crate) fn command_at(words: &[&str]) -> Option<usize> {
         // Of short options in one word, the last may have its value in the next word.
         let name = option.strip_prefix('-').or_else(|| option.chars().last().and_then(is_short));
         at += if name.is_some_and(|name| WITH_VALUE.contains(&name)) { 2 } else { 1 };
-    }
-}
-
-fn unknown(option: &str, command: &str, known: &[&str]) -> String {
-    let help = format!("see `tinymcp help {command}`");
-    match nearest(option, &mut known.iter().copied()) {
-        Some(near) => format!("unknown option --{option}; did you mean --{near}? {help}"),
-        None => format!("unknown option --{option}; {help}"),
     }
 }
 

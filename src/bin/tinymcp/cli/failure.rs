@@ -19,8 +19,10 @@ const UNAUTHORIZED: i32 = 401;
 pub(crate) const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const SIGN_IN: u8 = 3;
-const UNREACHABLE: u8 = 4;
-const TIMED_OUT: u8 = 5;
+/// Status for a server that was not reached.
+pub(crate) const UNREACHABLE: u8 = 4;
+/// Status for a timeout.
+pub(crate) const TIMED_OUT: u8 = 5;
 
 /// A message for standard error, and the exit status.
 pub(crate) struct Failure {

@@ -10,13 +10,11 @@ use std::sync::Arc;
 use std::thread;
 
 use super::super::args::Args;
-use super::super::failure::{Failure, Result};
+use super::super::failure::{Failure, Result, UNREACHABLE};
 use super::super::{MAX_BYTES, connect};
 use super::{Direction, Recorder};
 use crate::mask::{Mask, parts};
 
-/// Status for a server that cannot be started.
-const NOT_STARTED: u8 = 4;
 /// What a shell adds to the number of the signal that ended a program.
 const SIGNALLED: i32 = 128;
 
@@ -30,7 +28,7 @@ pub(crate) fn run(args: &Args, words: &[&str]) -> Result<u8> {
     let recorder = Arc::new(Recorder::create(Path::new(file), Mask::new(secrets.collect()))?);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| {
-        Failure::new(NOT_STARTED, format!("{}: cannot start the program: {error}", connect::name(args)))
+        Failure::new(UNREACHABLE, format!("{}: cannot start the program: {error}", connect::name(args)))
     })?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let recording = Arc::clone(&recorder);

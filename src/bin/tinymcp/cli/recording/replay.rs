@@ -18,7 +18,7 @@ use tinymcp::stderr;
 
 use super::super::args::Args;
 use super::super::diff::{differences, shown};
-use super::super::failure::{FAILED, Failure, Result};
+use super::super::failure::{FAILED, Failure, Result, TIMED_OUT, UNREACHABLE};
 use super::super::output::Output;
 use super::super::{MAX_BYTES, connect};
 use super::{Direction, id, key, load, method, record, substituted};
@@ -32,8 +32,6 @@ const QUEUED: usize = 64;
 const NAMES: [&str; 2] = ["name", "uri"];
 /// Code of the error for a request that was not recorded.
 const NOT_RECORDED: i64 = -32603;
-const UNREACHABLE: u8 = 4;
-const TIMED_OUT: u8 = 5;
 
 /// Runs the command. Returns the exit status.
 pub(crate) fn run(args: &Args, output: &Output, words: &[&str]) -> Result<u8> {
