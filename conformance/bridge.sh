@@ -6,12 +6,13 @@
 #   pairs       clients of both protocols use servers of the other and of the same one, over every transport
 #   board       board_server behind the proxy passes all checks of stdio.sh and http.sh
 #   configs     files of VS Code, Claude Code and mcp-proxy start five servers as they are
+#   flags       command lines of supergateway, mcp-proxy and the manual: names, reload, pages, logs
 #
 #   conformance/bridge.sh                     short: 20,000 calls of 100 clients, the server is killed 10 times; one
 #                                             client of each protocol; the board over HTTP only
 #   conformance/bridge.sh --long              1,000,000 calls of 500 clients, the server is killed 200 times; the static
 #                                             program for boards, whose memory has the bar; all clients
-#   conformance/bridge.sh --only endurance|pairs|board|configs
+#   conformance/bridge.sh --only endurance|pairs|board|configs|flags
 #   conformance/bridge.sh --seed N            repeats the random choices of a run
 #   conformance/bridge.sh --programs FOLDER   takes tinymcp and examples/board_server from there
 #
@@ -33,23 +34,26 @@ while [ $# -gt 0 ]; do
 done
 # shellcheck source=install.sh
 . "$here/install.sh"
+given=$programs
 if [ -z "$programs" ]; then
     # Only what a proxy needs: its size is a part of the memory that is compared with the bar.
     cargo build --quiet --release --no-default-features --features proxy --bin tinymcp
     cargo build --quiet --release --features http-server --example board_server
     programs=${CARGO_TARGET_DIR:-target}/release
 fi
-for check in ${only:-endurance pairs board configs}; do
+for check in ${only:-endurance pairs board configs flags}; do
     case $check in
         endurance)
             install_packages peers
-            proxy=$programs
+            # A program with all commands has about 2 MB more code than one for the proxy only, which has the bar.
+            proxy=$programs resident=$given
             if [ -n "$long" ]; then
+                resident=
                 cross/setup
                 proxy=$(dirname "$(cross/build --bin --features proxy x86_64-musl tinymcp)")
             fi
             echo "seed $seed"
-            python3 "$here/bridge/endurance.py" $long --seed "$seed" "$proxy" \
+            python3 "$here/bridge/endurance.py" $long --seed "$seed" ${resident:+--resident 10240} "$proxy" \
                 node "$here/peers/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
             ;;
         pairs)
@@ -64,6 +68,10 @@ for check in ${only:-endurance pairs board configs}; do
             install_packages peers bridge
             command -v git >/dev/null || apt_install git
             python3 "$here/bridge/configs.py" "$programs/tinymcp"
+            ;;
+        flags)
+            install_packages peers bridge
+            python3 "$here/bridge/flags.py" "$programs/tinymcp"
             ;;
         *) usage ;;
     esac

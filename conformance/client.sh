@@ -7,10 +7,10 @@
 #   conformance/client.sh --client PROGRAM      uses this client instead of building one
 #
 # The suite is pinned in conformance/suite and installed there, into an ignored folder. Each
-# scenario runs in the strict form of the suite: its warnings, our exit code and our time count. The
-# authorization scenarios (auth/*) and the extensions are left out. The output of the suite stays in
-# suite/out until the next run. Prints `ok REVISION SCENARIO` or `FAIL …` per scenario and ends with
-# `N passed, N failed`; the exit code is 0 only if nothing failed.
+# scenario runs in the strict form of the suite: its warnings, our exit code and our time count.
+# Extensions run in both revisions. The output of the suite stays in suite/out until the next run. Prints
+# `ok REVISION SCENARIO` or `FAIL …` per scenario and ends with `N passed, N failed`; the exit code is
+# 0 only if nothing failed.
 #
 # On a bare Debian machine, as root, missing node, npm and python3 are installed with apt-get.
 set -euo pipefail
@@ -18,13 +18,39 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 suite=$here/suite
 
-# Revisions and scenarios: all client scenarios of the suite except auth/* and extensions.
+# Revisions and scenarios.
 scenarios="
+2025-03-26 auth/2025-03-26-oauth-metadata-backcompat
+2025-03-26 auth/2025-03-26-oauth-endpoint-fallback
 2025-11-25 initialize
 2025-11-25 tools_call
 2025-11-25 elicitation-sep1034-client-defaults
 2025-11-25 sse-retry
 2025-11-25 json-schema-2020-12-preservation
+2025-11-25 auth/metadata-default
+2025-11-25 auth/metadata-var1
+2025-11-25 auth/metadata-var2
+2025-11-25 auth/metadata-var3
+2025-11-25 auth/basic-cimd
+2025-11-25 auth/scope-from-www-authenticate
+2025-11-25 auth/scope-from-scopes-supported
+2025-11-25 auth/scope-omitted-when-undefined
+2025-11-25 auth/scope-step-up
+2025-11-25 auth/scope-retry-limit
+2025-11-25 auth/token-endpoint-auth-basic
+2025-11-25 auth/token-endpoint-auth-post
+2025-11-25 auth/token-endpoint-auth-none
+2025-11-25 auth/pre-registration
+2025-11-25 auth/client-credentials-basic
+2025-11-25 auth/client-credentials-jwt
+2025-11-25 auth/enterprise-managed-authorization
+2025-11-25 auth/wif-jwt-bearer
+2025-11-25 auth/dpop
+2025-11-25 auth/dpop-nonce
+2025-11-25 sep-2640-client-no-prefetch
+2025-11-25 sep-2640-client-verify-digest
+2025-11-25 sep-2640-client-verify-size
+2025-11-25 sep-2640-client-verify-frontmatter
 2026-07-28 tools_call
 2026-07-28 request-metadata
 2026-07-28 sep-2322-client-request-state
@@ -33,13 +59,48 @@ scenarios="
 2026-07-28 http-invalid-tool-headers
 2026-07-28 json-schema-ref-no-deref
 2026-07-28 json-schema-2020-12-preservation
+2026-07-28 auth/metadata-default
+2026-07-28 auth/metadata-var1
+2026-07-28 auth/metadata-var2
+2026-07-28 auth/metadata-var3
+2026-07-28 auth/basic-cimd
+2026-07-28 auth/scope-from-www-authenticate
+2026-07-28 auth/scope-from-scopes-supported
+2026-07-28 auth/scope-omitted-when-undefined
+2026-07-28 auth/scope-step-up
+2026-07-28 auth/scope-retry-limit
+2026-07-28 auth/token-endpoint-auth-basic
+2026-07-28 auth/token-endpoint-auth-post
+2026-07-28 auth/token-endpoint-auth-none
+2026-07-28 auth/pre-registration
+2026-07-28 auth/resource-mismatch
+2026-07-28 auth/offline-access-scope
+2026-07-28 auth/offline-access-not-supported
+2026-07-28 auth/authorization-server-migration
+2026-07-28 auth/iss-supported
+2026-07-28 auth/iss-not-advertised
+2026-07-28 auth/iss-supported-missing
+2026-07-28 auth/iss-wrong-issuer
+2026-07-28 auth/iss-unexpected
+2026-07-28 auth/iss-normalized
+2026-07-28 auth/metadata-issuer-mismatch
+2026-07-28 auth/client-credentials-basic
+2026-07-28 auth/client-credentials-jwt
+2026-07-28 auth/enterprise-managed-authorization
+2026-07-28 auth/wif-jwt-bearer
+2026-07-28 auth/dpop
+2026-07-28 auth/dpop-nonce
+2026-07-28 sep-2640-client-no-prefetch
+2026-07-28 sep-2640-client-verify-digest
+2026-07-28 sep-2640-client-verify-size
+2026-07-28 sep-2640-client-verify-frontmatter
 "
 
 # shellcheck source=install.sh
 . "$here/install.sh"
 client_options "$@"
 install_suite
-if [ -z "$client" ]; then client=$(build_example conformance_client http-client); fi
+if [ -z "$client" ]; then client=$(build_example conformance_client oauth-jwt,skills); fi
 
 out=$suite/out
 rm -rf "$out"
@@ -52,10 +113,11 @@ failed=0
 while read -r revision scenario; do
     [ -n "$scenario" ] || continue
     [ -z "$only" ] || [ "$only" = "$scenario" ] || continue
-    log=$out/$revision-$scenario.log
-    # Every check must be a success: some failures do not change the exit code of the suite.
+    log=$out/$revision-${scenario//\//-}.log
+    # Every check must be a success: some failures do not change the exit code of the suite. `--force` runs extensions,
+    # which belong to no revision.
     if (cd "$suite" && timeout 90 env NODE_OPTIONS="--require ./loopback.cjs" conformance client --scenario "$scenario" \
-        --spec-version "$revision" --timeout 30000 -o "out/$revision-$scenario" --command out/client) \
+        --spec-version "$revision" --force --timeout 30000 -o "out/$revision-$scenario" --command out/client) \
         >"$log" 2>&1 </dev/null && python3 - "$out/$revision-$scenario" <<'CHECK' >>"$log"; then
 import json, pathlib, sys
 
@@ -70,7 +132,7 @@ CHECK
         printf 'ok %s %s\n' "$revision" "$scenario"
         passed=$((passed + 1))
     else
-        printf 'FAIL %s %s: see %s\n' "$revision" "$scenario" "conformance/suite/out/$revision-$scenario.log"
+        printf 'FAIL %s %s: see %s\n' "$revision" "$scenario" "conformance/suite/out/${log##*/}"
         failed=$((failed + 1))
     fi
 done <<<"$scenarios"

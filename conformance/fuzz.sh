@@ -2,7 +2,7 @@
 # Fuzz targets of the library, by libFuzzer. The targets are in conformance/fuzz/src, one file each.
 #
 #   conformance/fuzz.sh                     every target for 30 seconds, one per processor at a time, from a fixed seed,
-#                                           so that a change fails for what it changes
+#                                           so that runs of the same code try the same inputs
 #   conformance/fuzz.sh TARGET SECONDS      one target; `all` for every target
 #
 # Every run starts from the committed seeds in fuzz/corpus and from the inputs in target/fuzz/corpus

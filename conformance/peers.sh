@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs our client against real servers: the reference servers (everything, filesystem, memory), one
-# on the Python SDK and one on rmcp.
+# on the Python SDK and one on rmcp; and a client on rmcp against our server, for tasks and skills.
 #
 #   conformance/peers.sh                        builds conformance/fixtures/peer_client and runs it against every server
 #   conformance/peers.sh --only RUN             one run, everything/http for example
@@ -22,7 +22,7 @@ peers=$here/peers
 . "$here/install.sh"
 client_options "$@"
 install_packages clients/py peers
-if [ -z "$client" ]; then client=$(build_example peer_client http-client); fi
+if [ -z "$client" ]; then client=$(build_example peer_client http-client,skills); fi
 
 out=$peers/out
 rm -rf "$out"
@@ -47,16 +47,20 @@ built() {
     cargo build --quiet --manifest-path "$peers/rmcp/Cargo.toml" --message-format=json-render-diagnostics | python3 -c '
 import json, sys
 found = [json.loads(line) for line in sys.stdin]
-print([m["executable"] for m in found if m.get("executable")][-1])'
+print(*[m["executable"] for m in found if m.get("target", {}).get("name") == sys.argv[1] and m.get("executable")])' "$1"
 }
 case $only in
-    "" | rmcp/*) rmcp=("$(built)") ;;
+    "" | rmcp/*) rmcp=("$(built rmcp-peer)") ;;
     *) rmcp=(false) ;;
 esac
 
-free_port() {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
+case $only in
+    "" | rmcp-client/*)
+        rmcp_client=$(built rmcp-client)
+        ours=("$(build_example conformance_server http-server,skills,tasks)")
+        ;;
+    *) ours=(false) rmcp_client=false ;;
+esac
 
 # Waits until the server listens.
 wait_for() {
@@ -112,7 +116,7 @@ over_http() {
     local name=$1 peer=$2 era=$3 port
     shift 3
     wanted "$name" || return 0
-    port=$(free_port)
+    port=$(python3 "$here/ports.py" 1)
     mkdir -p "$out/${name//\//-}"
     PORT=$port NODE_OPTIONS="--require $here/suite/loopback.cjs" "$@" "$port" \
         >"$out/${name//\//-}/server.log" 2>&1 </dev/null &
@@ -131,6 +135,12 @@ for era in auto legacy modern; do
     over_http "python/http/$era" python "$era" "${python[@]}"
     over_stdio "rmcp/stdio/$era" rmcp "$era" "${rmcp[@]}"
     over_http "rmcp/http/$era" rmcp "$era" "${rmcp[@]}"
+done
+client=$rmcp_client
+for era in legacy modern; do
+    over_stdio "rmcp-client/stdio/$era" tinymcp "$era" "${ours[@]}" stdio
+    # shellcheck disable=SC2016
+    over_http "rmcp-client/http/$era" tinymcp "$era" bash -c 'exec "$0" "127.0.0.1:$1"' "${ours[@]}"
 done
 
 summary

@@ -113,13 +113,6 @@ finish() {
 }
 trap finish EXIT
 
-free_ports() {
-    python3 -c '
-import socket, sys
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
-print(*(one.getsockname()[1] for one in held))' "$1"
-}
-
 # Waits until the server listens.
 listening() {
     python3 -c '
@@ -139,7 +132,7 @@ cat "$out/cert.pem" "$out/key.pem" >"$out/both.pem"
 head -c 32 /dev/urandom >"$out/seal"
 
 # shellcheck disable=SC2046 # three words
-set -- $(free_ports 3)
+set -- $(python3 "$here/ports.py" 3)
 ports=("$@")
 for n in 0 1 2; do
     mkdir -p "$out/board-$n/files"
@@ -185,7 +178,7 @@ start_caddy() {
 
 export NODE_EXTRA_CA_CERTS=$out/cert.pem
 for proxy in "${proxies[@]}"; do
-    front=$(free_ports 1)
+    front=$(python3 "$here/ports.py" 1)
     "start_$proxy" "$front"
     children+=($!)
     listening "$front"

@@ -9,8 +9,8 @@
 # of the standard library, and sockets and readiness from schedules/schedules_net.rs instead of the system and mio. A
 # deadlock, a panic or an endless run is a failure, and the seed repeats it. Everything is in target/schedules.
 #
-# The models `reader_…` and `woken_…` call over a source that any thread can read, as that of a child process, whose
-# code over pipes is not part of them. They fail if no caller has read.
+# The models `reader_…` and `woken_…` make calls over a source that any thread can read, like the source of a child
+# process; the code for its pipes is not part of the models. They fail if no caller has read.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${CARGO_TARGET_DIR:-$PWD/target}/schedules

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks `tinymcp serve`: arguments reach programs byte for byte; calls, however they end, leave no process, thread,
-# descriptor or memory behind, over stdio and HTTP; sandboxed programs stay inside their grants; examples/serve works with
-# its real programs.
+# Checks `tinymcp serve`: arguments reach programs byte for byte; calls leave no process, thread, descriptor or memory
+# behind, whether they finish, fail or are cancelled, over stdio and HTTP; sandboxed programs stay inside their grants;
+# examples/serve works with its real programs.
 #
 #   conformance/serve.sh                     short: 5,000 argument objects, three times 300 calls, the sandbox table
 #   conformance/serve.sh --long              1,000,000 argument objects, three times 10,000 calls

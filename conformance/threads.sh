@@ -72,7 +72,8 @@ run() { # TOOL SUITE CALLS FILTER…
         --suppressions=conformance/threads.supp "$program" "${@:4}" --test-threads 1 > "$log" 2>&1; then
         grep -hE 'test result|ERROR SUMMARY' "$log"
     else
-        echo "$1, $2: see $log"
+        echo "$1, $2: the end of $log:"
+        tail -n 80 "$log"
         failed=1
     fi
 }

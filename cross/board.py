@@ -11,13 +11,13 @@ import sys
 import tempfile
 
 ROOM = 16 << 20
-# In kB, over the floor's: what is resident of the board's memory when a server is idle after the first calls.
+# Resident memory of an idle server on the board after the first calls, in kB more than the floor's.
 MOST_IDLE = 300
 # Resident kB of `tinymcp serve` on the board, idle after a call: the bound that must hold, and the goal, for information.
 MOST_SERVE, GOAL_SERVE = 590, 500
 # With a program of this machine.
 DEFINITION = {"tools": {"greet": {"description": "Says hello", "run": ["/bin/echo", "hello"]}}}
-# Where the emulator is told to put the board's 4 GiB: what lies there is the program's, all else the emulator's own.
+# Address at which the emulator places the board's 4 GiB: memory there is the program's, other memory the emulator's.
 BOARD = 0x200000000000
 MODERN = "2026-07-28"
 META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
@@ -30,7 +30,7 @@ def status(pid):
 
 
 def on_board(pid):
-    """What is resident of the program's own memory, and how much of that is anonymous, in kB."""
+    """Resident part of the program's own memory, and the anonymous part of that, in kB."""
     found, here = {"Rss": 0, "Anonymous": 0}, False
     with open(f"/proc/{pid}/smaps") as file:
         for line in file:
@@ -102,7 +102,7 @@ def stdio(emulator, server, limit):
         for modern in (False, True):
             tools = program.call(request(2, "tools/list", {}, modern))["result"]["tools"]
             assert "echo" in [tool["name"] for tool in tools]
-            # More at once than there is room for in the queue.
+            # More calls at once than the queue holds.
             program.send(*(echo(1000 + n, f"text {n}", modern) for n in range(400)))
             answers = {answer["id"]: text_of(answer) for answer in (program.receive() for _ in range(400))}
             assert answers == {1000 + n: f"text {n}" for n in range(400)}
@@ -112,7 +112,7 @@ def stdio(emulator, server, limit):
             assert text_of(program.call(echo(4, large, modern))) == large
         program.send({"jsonrpc": "2.0", "id": 5, "method": "nothing", "params": {"text": "y" * (8 << 20)}})
         assert program.receive()["error"]["code"] == -32600
-        # A number beyond 32 bits comes back as it is.
+        # A number beyond 32 bits is returned unchanged.
         assert program.call(echo((1 << 53) - 1, "far", True))["id"] == (1 << 53) - 1
         report("stdio", idle, status(program.process.pid), limit)
         program.end()
@@ -164,7 +164,7 @@ def over_http(emulator, server, limit):
 
 
 def our_client(*where):
-    """What a person at this machine does."""
+    """Calls the server with the program `tinymcp`."""
     for protocol in ("session", "stateless"):
         command = [client, "call", "echo", '{"text": "from here"}', "--protocol", protocol, *where]
         answer = json.loads(subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True).stdout)
@@ -173,7 +173,7 @@ def our_client(*where):
 
 
 def panics(emulator, server):
-    """Where a panic ends the process, what was answered before is whole, and the end is seen at once."""
+    """A panic ends the process: earlier responses are complete, and the client sees the end at once."""
     program = Program([emulator, server])
     program.call(greeting(0))
     # No more than a pipe holds, as nothing is read meanwhile.

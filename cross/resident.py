@@ -14,7 +14,7 @@ MOST_IDLE = 300
 MOST_PEAK = 5 * 1024
 # Resident kB of `tinymcp serve`: the bound that must hold, and the goal, for information.
 MOST_SERVE, GOAL_SERVE = 780, 500
-# Medians of so many starts: what the kernel maps around a fault depends on what else it does.
+# Number of starts for each median: the pages that the kernel maps around a fault depend on its other work.
 STARTS = 5
 
 

@@ -24,6 +24,12 @@ choose_target() {
         x86_64*) export "CARGO_TARGET_${name}_LINKER=gcc" ;;
         *) export "CARGO_TARGET_${name}_LINKER=$tools/bin/$triple-gcc" ;;
     esac
+    # The C compiler, for the feature `tls`. That of a board has the headers of glibc, which fit musl as far as ring uses
+    # them.
+    case $target in
+        x86_64*) export "CC_${target//-/_}=gcc" "AR_${target//-/_}=ar" ;;
+        *) export "CC_${target//-/_}=$tools/bin/$triple-gcc" "AR_${target//-/_}=$tools/bin/$triple-ar" ;;
+    esac
     export RUSTC=$tools/bin/rustc RUSTDOC=$tools/bin/rustdoc
     # Separate folders, because each compiler rebuilds the output of another.
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$repository/target}/cross

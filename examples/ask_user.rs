@@ -17,7 +17,8 @@ use std::process::{Command, ExitCode};
 
 use tinymcp::json::{Json, Writer};
 use tinymcp::{
-    Action, Client, Error, ErrorKind, Field, FieldKind, Form, FormResponse, ToolOutput, UrlRequest,
+    Client, ElicitAction, ElicitResponse, Error, ErrorKind, Field, FieldKind, Form, ToolOutput,
+    UrlElicitation,
 };
 
 fn main() -> ExitCode {
@@ -55,8 +56,8 @@ fn run(tool: &str, arguments: &str, command: &str, args: &[String]) -> Result<To
     program.args(args);
     // Handlers may run in parallel; the lock on standard input keeps forms apart.
     Client::builder("ask_user", env!("CARGO_PKG_VERSION"))
-        .on_form(|form| Ok(fill(form, &mut io::stdin().lock(), &mut io::stderr())))
-        .on_url(|page| Ok(visit(page, &mut io::stdin().lock(), &mut io::stderr())))
+        .on_elicit(|form| Ok(fill(form, &mut io::stdin().lock(), &mut io::stderr())))
+        .on_elicit_url(|page| Ok(visit(page, &mut io::stdin().lock(), &mut io::stderr())))
         .spawn(program)?
         .call_tool(tool, arguments)
 }
@@ -74,7 +75,7 @@ enum Typed {
 }
 
 /// Asks for each field of a form.
-fn fill(form: &Form, input: &mut dyn BufRead, output: &mut dyn Write) -> FormResponse {
+fn fill(form: &Form, input: &mut dyn BufRead, output: &mut dyn Write) -> ElicitResponse {
     say(output, &format!("\nThe server asks: {}\n", form.message));
     let mut content = Writer::new();
     content.begin_object();
@@ -86,11 +87,11 @@ fn fill(form: &Form, input: &mut dyn BufRead, output: &mut dyn Write) -> FormRes
             Typed::Nothing => {}
             Typed::Declined => {
                 say(output, "declined\n");
-                return FormResponse::decline();
+                return ElicitResponse::decline();
             }
             Typed::Ended => {
                 say(output, "\ncancelled\n");
-                return FormResponse::cancel();
+                return ElicitResponse::cancel();
             }
         }
     }
@@ -98,29 +99,29 @@ fn fill(form: &Form, input: &mut dyn BufRead, output: &mut dyn Write) -> FormRes
     // A form without fields only asks for consent.
     if form.fields.is_empty() {
         return match agree(input, output) {
-            Action::Accept => FormResponse::accept(content.into_json()),
-            Action::Decline => FormResponse::decline(),
-            Action::Cancel => FormResponse::cancel(),
+            ElicitAction::Accept => ElicitResponse::accept(content.into_json()),
+            ElicitAction::Decline => ElicitResponse::decline(),
+            ElicitAction::Cancel => ElicitResponse::cancel(),
         };
     }
-    FormResponse::accept(content.into_json())
+    ElicitResponse::accept(content.into_json())
 }
 
 /// Shows the URL that the server wants the user to open. The user opens it.
-fn visit(page: &UrlRequest, input: &mut dyn BufRead, output: &mut dyn Write) -> Action {
+fn visit(page: &UrlElicitation, input: &mut dyn BufRead, output: &mut dyn Write) -> ElicitAction {
     say(output, &format!("\nThe server asks: {}\nOpen this page: {}\n", page.message, page.url));
     agree(input, output)
 }
 
-fn agree(input: &mut dyn BufRead, output: &mut dyn Write) -> Action {
+fn agree(input: &mut dyn BufRead, output: &mut dyn Write) -> ElicitAction {
     loop {
         say(output, "Agree? (yes, no): ");
         match line(input) {
-            None => return Action::Cancel,
-            Some(typed) if typed.is_empty() => return Action::Decline,
+            None => return ElicitAction::Cancel,
+            Some(typed) if typed.is_empty() => return ElicitAction::Decline,
             Some(typed) => match truth(&typed) {
-                Some(true) => return Action::Accept,
-                Some(false) => return Action::Decline,
+                Some(true) => return ElicitAction::Accept,
+                Some(false) => return ElicitAction::Decline,
                 None => say(output, "Type yes or no\n"),
             },
         }
@@ -157,16 +158,16 @@ fn question(field: &Field) -> String {
         FieldKind::Bool => "yes or no".to_owned(),
         FieldKind::Integer => "a whole number".to_owned(),
         FieldKind::Number => "a number".to_owned(),
-        FieldKind::One { .. } => "one of these, by number or value".to_owned(),
-        FieldKind::Many { .. } => "any of these, by number or value, separated by commas".to_owned(),
+        FieldKind::SingleSelect { .. } => "one of these, by number or value".to_owned(),
+        FieldKind::MultiSelect { .. } => "any of these, by number or value, separated by commas".to_owned(),
         FieldKind::Text { format: Some(format) } => format!("a text, as {format}"),
         _ => "a text".to_owned(),
     };
     text.push_str(&format!(" ({hint}"));
-    if let Some(least) = field.least {
+    if let Some(least) = field.min {
         text.push_str(&format!(", at least {least}"));
     }
-    if let Some(most) = field.most {
+    if let Some(most) = field.max {
         text.push_str(&format!(", at most {most}"));
     }
     match (&field.default, field.required) {
@@ -183,7 +184,7 @@ fn question(field: &Field) -> String {
 
 fn options(field: &Field) -> &[(String, Option<String>)] {
     match &field.kind {
-        FieldKind::One { options, .. } | FieldKind::Many { options } => options,
+        FieldKind::SingleSelect { options, .. } | FieldKind::MultiSelect { options } => options,
         _ => &[],
     }
 }
@@ -206,11 +207,11 @@ fn read(field: &Field, typed: &str) -> Result<Json, String> {
             w.f64(number);
             number
         }
-        FieldKind::One { options, .. } => {
+        FieldKind::SingleSelect { options, .. } => {
             w.string(choice(options, typed)?);
             return Ok(w.into_json());
         }
-        FieldKind::Many { options } => {
+        FieldKind::MultiSelect { options } => {
             let chosen = typed.split(',').map(|one| choice(options, one.trim()));
             let chosen = chosen.collect::<Result<Vec<&str>, String>>()?;
             w.begin_array();
@@ -225,7 +226,7 @@ fn read(field: &Field, typed: &str) -> Result<Json, String> {
             typed.chars().count() as f64
         }
     };
-    match (field.least, field.most) {
+    match (field.min, field.max) {
         (Some(least), _) if size < least => Err(format!("Less than {least}")),
         (_, Some(most)) if size > most => Err(format!("More than {most}")),
         _ => Ok(w.into_json()),
@@ -294,7 +295,7 @@ mod tests {
 
     #[test]
     fn each_kind_of_field_is_read() {
-        let pin = || Field::integer("pin").least(0).most(27);
+        let pin = || Field::integer("pin").min(0).max(27);
         let colour = || Field::choice("colour", ["red", "green", "2"]);
         for (field, lines, value) in [
             (Field::boolean("b"), "Yes\n", "true"),
@@ -306,8 +307,8 @@ mod tests {
             (colour(), "0\n4\nblue\n1\n", r#""red""#),
             // A value comes before a number.
             (colour(), "2\n", r#""2""#),
-            (Field::choices("c", ["a", "b", "c"]).most(2), "a,b,c\n3, a\n", r#"["c","a"]"#),
-            (Field::text("t").least(2), "x\nxy z\n", r#""xy z""#),
+            (Field::choices("c", ["a", "b", "c"]).max(2), "a,b,c\n3, a\n", r#"["c","a"]"#),
+            (Field::text("t").min(2), "x\nxy z\n", r#""xy z""#),
             (Field::text("t"), "\n", "nothing"),
             (Field::text("t").required(), "\n", "declined"),
             (pin().required().default(json!(7)), "\n", "7"),

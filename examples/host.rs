@@ -4,6 +4,7 @@
 //! ```sh
 //! cargo run --features hub,http-client --example host -- servers.json
 //! cargo run --features hub,http-client --example host -- servers.json 'board__gpio_read' '{"pin": 4}'
+//! cargo run --features hub,oauth --example host -- servers.json # for servers that require sign-in
 //! ```
 //!
 //! The file has the format that hosts have in common; `board` is the key in the names of its tools:
@@ -22,7 +23,11 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+#[cfg(all(feature = "oauth", unix))]
+use tinymcp::Endpoint;
 use tinymcp::json::Json;
+#[cfg(all(feature = "oauth", unix))]
+use tinymcp::oauth::{FileStore, OAuth, SignIn};
 use tinymcp::{Config, Entry, Error, ErrorKind, Hub, Merged, ServerState, json};
 
 /// Longest wait for the servers.
@@ -70,13 +75,31 @@ fn start(file: &str) -> Result<Hub, Error> {
     let text = std::fs::read_to_string(file)
         .map_err(|e| Error::new(ErrorKind::Io, format!("{file} cannot be read")).with_source(e))?;
     let hub = Hub::builder("host", env!("CARGO_PKG_VERSION")).build()?;
-    for (key, upstream) in Config::parse(&text)?.into_upstreams() {
+    let config = Config::parse(&text)?;
+    #[cfg(all(feature = "oauth", unix))]
+    let upstreams = config.into_upstreams_with_endpoints(with_sign_in);
+    #[cfg(not(all(feature = "oauth", unix)))]
+    let upstreams = config.into_upstreams();
+    for (key, upstream) in upstreams {
         // A bad entry fails that server only.
         if let Err(error) = upstream.and_then(|upstream| hub.add(&key, upstream)) {
             eprintln!("host: {error}");
         }
     }
     Ok(hub)
+}
+
+/// Lets the user sign in at a server that requires it. The tokens are stored for the next start.
+#[cfg(all(feature = "oauth", unix))]
+fn with_sign_in(_: &str, endpoint: Endpoint) -> Endpoint {
+    let show = |url: &str| {
+        eprintln!("host: to sign in, open {url}");
+        Ok(())
+    };
+    match FileStore::user() {
+        Ok(store) => endpoint.oauth(OAuth::new(store).on_sign_in(SignIn::loopback(show))),
+        Err(_) => endpoint,
+    }
 }
 
 /// Prints the state of each server, and all entries.

@@ -14,7 +14,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use tinymcp::{Config, Error, ErrorKind, Hub, Server, ServerState, Status, stderr};
+use tinymcp::{Config, Error, ErrorKind, Hub, Server, ServerState, ServerStatus, stderr};
 
 /// Time that the first list requests wait for servers: many hosts request lists only once, at the start.
 const START: Duration = Duration::from_secs(5);
@@ -94,7 +94,7 @@ fn report_start(hub: &Hub) {
 }
 
 /// Reports on stderr that a server connected, or why it did not.
-fn report(status: &Status) {
+fn report(status: &ServerStatus) {
     match &status.state {
         ServerState::Running(info) => {
             log(format!("{}: connected to {} {}", status.server, info.name, info.version))

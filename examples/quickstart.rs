@@ -6,7 +6,7 @@
 //! ```
 #![allow(clippy::print_stdout)]
 
-use tinymcp::{Client, Context, Field, Form, FormResponse, Protocol, Server, Tool, ToolError, json};
+use tinymcp::{Client, Context, ElicitResponse, Field, Form, Protocol, Server, Tool, ToolError, json};
 
 tinymcp::record! {
     /// Two numbers.
@@ -40,9 +40,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for protocol in [Protocol::Session, Protocol::Stateless] {
         let mut command = std::process::Command::new(std::env::current_exe()?);
         command.arg("--stdio");
-        let builder = Client::builder("quickstart-client", "1.0.0").protocol(protocol).on_form(|form| {
+        let builder = Client::builder("quickstart-client", "1.0.0").protocol(protocol).on_elicit(|form| {
             println!("  the server asks: {}", form.message);
-            Ok(FormResponse::accept(json!({"name": "Ada"})))
+            Ok(ElicitResponse::accept(json!({"name": "Ada"})))
         });
         let client = builder.spawn(command)?;
         println!("MCP {}: {} tools", client.server().revision, client.tools()?.len());

@@ -3,11 +3,26 @@
 //! An [`Error`] is for the program: an invalid registration, a failed transport. Failures of a
 //! peer's request are error responses instead (`model::Fault`, mapped to codes by `era`).
 
+#[cfg(feature = "oauth")]
+pub(crate) mod challenge;
+#[cfg(all(feature = "client", not(feature = "oauth")))]
+#[path = "error/without_challenge.rs"]
+pub(crate) mod challenge;
+
 use std::fmt;
 
 use crate::json::{Json, ParseError};
 
 /// Error of the library. It is one pointer wide.
+///
+/// ```
+/// use tinymcp::{ErrorKind, Server, Tool};
+///
+/// let mut server = Server::new("board", "1.0.0");
+/// let error = server.tool(Tool::new("no spaces"), |_, ()| Ok("")).err().expect("the name is not valid");
+/// assert_eq!(error.kind(), ErrorKind::Invalid);
+/// println!("{error}");
+/// ```
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -16,9 +31,21 @@ struct Inner {
     code: Option<i32>,
     data: Option<Json>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    #[cfg(feature = "oauth")]
+    challenge: Option<challenge::Challenge>,
 }
 
 /// Kind of an [`Error`], by the reaction it allows.
+///
+/// ```
+/// use tinymcp::{Error, ErrorKind};
+///
+/// /// Returns whether the same call may succeed later.
+/// fn is_temporary(error: &Error) -> bool {
+///     matches!(error.kind(), ErrorKind::Busy | ErrorKind::Timeout | ErrorKind::Closed)
+/// }
+/// assert!(!is_temporary(&Error::new(ErrorKind::Invalid, "no such file")));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -53,7 +80,15 @@ pub enum ErrorKind {
 impl Error {
     /// An error of this kind; the message is a sentence without a final period.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error(Box::new(Inner { kind, message: message.into(), code: None, data: None, source: None }))
+        Error(Box::new(Inner {
+            kind,
+            message: message.into(),
+            code: None,
+            data: None,
+            source: None,
+            #[cfg(feature = "oauth")]
+            challenge: None,
+        }))
     }
 
     /// Returns the code of the peer's JSON-RPC error for [`ErrorKind::Remote`], and the HTTP status

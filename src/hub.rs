@@ -9,9 +9,10 @@
 //! # Names
 //!
 //! A tool or prompt of a hub is named `server__name`, or begins with another prefix
-//! ([`Upstream::prefix`]). The server with the longest prefix that fits gets the call; the rest is
-//! the name at that server. If several servers have that prefix, the first one that lists the name
-//! gets the call. Resources are named by key and URI, because two servers may have the same URI.
+//! ([`Upstream::prefix`]). A call is routed to the server with the longest matching prefix; the
+//! text after the prefix is the name at that server. If several servers have that prefix, the first
+//! one that lists the name gets the call. Calls accept `server:name` as well, whatever the prefix
+//! is. Resources are named by key and URI, because two servers may have the same URI.
 //!
 //! # Isolation
 //!
@@ -21,8 +22,8 @@
 //!
 //! # Threads
 //!
-//! Each server has the threads of its client, one while it connects, and one while it waits for its
-//! restart. Lists and calls need none.
+//! Each server has the threads of its client, and one more while it connects or waits for its
+//! restart. Lists and calls start no threads.
 
 mod builder;
 mod config;
@@ -46,18 +47,18 @@ use crate::sync::lock;
 
 pub use builder::HubBuilder;
 pub use config::Config;
-pub use member::{ServerState, Status};
+pub use member::{ServerState, ServerStatus};
 pub use merge::{Entry, Merged, Missing};
-pub use proxy::Skipped;
+pub use proxy::{Skipped, UnusedPattern};
 pub use upstream::Upstream;
 
 use builder::Handlers;
-use member::Member;
+use member::{Member, Removal};
 use merge::{Offers, gather};
 use names::UpstreamNames;
 
-/// Separator between a server's key and a name. Hosts accept only `_` and `-` as punctuation in
-/// the names of tools.
+/// Separator between a server's key and a name. Many hosts accept only letters, digits, `_` and `-`
+/// in the names of tools.
 const SEPARATOR: &str = "__";
 
 /// Checks the names of a server's tools.
@@ -66,7 +67,7 @@ fn check_names(key: &str, upstream: &Upstream) -> Result<(), Error> {
     named.map_err(|error| Error::new(error.kind(), format!("server {key:?}: {error}")))
 }
 
-/// Finds the name at the server with this key for a name of the hub.
+/// Function that returns the name at the server with this key for a name of the hub.
 type AtServer = for<'n> fn(&'n UpstreamNames, &str, &'n str) -> Option<&'n str>;
 
 /// Many servers as one. Clones share the hub; every thread may use it.
@@ -95,6 +96,8 @@ pub struct Hub {
 
 struct Shared {
     members: Mutex<Vec<Arc<Member>>>,
+    /// Servers that were removed or replaced and are not closed yet. Changed with `members` locked.
+    retiring: Mutex<Vec<Arc<Member>>>,
     /// Set with `members` locked.
     closed: AtomicBool,
     handlers: Arc<Handlers>,
@@ -120,9 +123,9 @@ fn close_all(members: &[Arc<Member>]) {
             let ending = std::thread::Builder::new()
                 .name("mcp-hub-close".to_owned())
                 .stack_size(member::STACK)
-                .spawn_scoped(scope, || member.close());
+                .spawn_scoped(scope, || member.close(Removal::HubClosed));
             if ending.is_err() {
-                member.close();
+                member.close(Removal::HubClosed);
             }
         }
     });
@@ -138,9 +141,10 @@ impl Hub {
     ///
     /// # Errors
     /// [`ErrorKind::Misuse`] if another server has this key; [`ErrorKind::Invalid`] unless it has 1
-    /// to 32 characters of `A-Z a-z 0-9 - _ .`, and when the prefix, a pattern or a new name of the
-    /// upstream is not valid; [`ErrorKind::Limit`] beyond [`Limits::servers`];
-    /// [`ErrorKind::Closed`] after [`Hub::close`].
+    /// to 32 characters of `A-Z a-z 0-9 - _ .` and is neither `.` nor `..`, and when the prefix, a
+    /// pattern or a new name of the upstream is not valid; [`ErrorKind::Limit`] beyond
+    /// [`HubLimits::servers`](crate::HubLimits::servers); [`ErrorKind::Closed`] after
+    /// [`Hub::close`].
     pub fn add(&self, key: impl Into<String>, upstream: Upstream) -> Result<(), Error> {
         let key = key.into();
         check_key(&key)?;
@@ -153,9 +157,10 @@ impl Hub {
             if members.iter().any(|m| m.key == key) {
                 return Err(Error::new(ErrorKind::Misuse, format!("duplicate server key {key:?}")));
             }
-            if members.len() >= self.shared.limits.servers {
-                let most = self.shared.limits.servers;
-                return Err(Error::new(ErrorKind::Limit, format!("limit reached: {most} servers")));
+            if members.len() >= self.shared.limits.hub.servers {
+                let most = self.shared.limits.hub.servers;
+                let why = format!("server {key:?}: there are {most} servers, see `HubLimits::servers`");
+                return Err(Error::new(ErrorKind::Limit, why));
             }
             let member = Member::new(key, upstream, Arc::clone(&self.shared.handlers), &self.shared.limits);
             members.push(Arc::clone(&member));
@@ -165,25 +170,32 @@ impl Hub {
         Ok(())
     }
 
-    /// Removes a server and closes its connection; its calls in flight fail with
+    /// Removes a server. Its entries are removed at once. Its connection closes when its calls in
+    /// flight have ended, at most after [`Limits::grace`]; the remaining calls fail with
     /// [`ErrorKind::Closed`].
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when no server has this key.
     pub fn remove(&self, key: &str) -> Result<(), Error> {
         let member = self.member(key)?;
-        lock(&self.shared.members).retain(|m| !Arc::ptr_eq(m, &member));
-        member.close();
+        {
+            let mut members = lock(&self.shared.members);
+            members.retain(|m| !Arc::ptr_eq(m, &member));
+            lock(&self.shared.retiring).push(Arc::clone(&member));
+        }
+        self.shared.handlers.server_changed(key);
+        self.retire(&member, Removal::Removed);
         self.shared.handlers.notify_status(&member.status());
         Ok(())
     }
 
     /// Replaces a server. Connects to the new one first, and waits for it until `deadline`, so that
-    /// the entries stay available. Then closes the connection to the old one, whose calls in flight
-    /// fail with [`ErrorKind::Closed`]. The key keeps its place.
+    /// the entries stay available. Further calls get the new one. The connection to the old one
+    /// closes when its calls in flight have ended, at most after [`Limits::grace`]; the calls that
+    /// are left fail with [`ErrorKind::Closed`]. The key keeps its place.
     ///
     /// A new server that fails beside the old one, because both need the same file or port, is
-    /// started again after the old one has ended.
+    /// started again after the old one has ended. Calls wait for it.
     ///
     /// # Errors
     /// As [`Hub::remove`]; [`ErrorKind::Invalid`] when the prefix, a pattern or a new name of the
@@ -196,22 +208,36 @@ impl Hub {
         new.start();
         // OK to drop: the status has the error.
         let connected = new.client(deadline).is_ok();
+        let failed = !connected && !new.is_connecting();
+        if failed {
+            new.hold_calls();
+        }
         let replaced = {
             let mut members = lock(&self.shared.members);
             let place = members.iter_mut().find(|member| Arc::ptr_eq(member, &old));
-            place.map(|place| *place = Arc::clone(&new)).is_some()
+            let replaced = place.map(|place| *place = Arc::clone(&new)).is_some();
+            if replaced {
+                lock(&self.shared.retiring).push(Arc::clone(&old));
+            }
+            replaced
         };
         if !replaced {
             // Removed or replaced meanwhile, or the hub was closed.
-            new.close();
+            new.close(Removal::Removed);
             return Err(unlisted(key));
         }
-        old.close();
-        if !connected && !new.is_connecting() {
+        handlers.notify_status(&new.status());
+        self.retire(&old, Removal::Replaced);
+        if failed {
             new.restart();
         }
-        handlers.notify_status(&new.status());
         Ok(())
+    }
+
+    /// Ends a server that is not a member any more.
+    fn retire(&self, member: &Arc<Member>, why: Removal) {
+        member.retire(self.shared.limits.grace, why);
+        lock(&self.shared.retiring).retain(|other| !Arc::ptr_eq(other, member));
     }
 
     /// Closes the connection to a server, if it has one, and starts to connect again, without
@@ -225,14 +251,14 @@ impl Hub {
     }
 
     /// The state of all servers, in the order they were added.
-    pub fn servers(&self) -> Vec<Status> {
+    pub fn servers(&self) -> Vec<ServerStatus> {
         self.members().iter().map(|m| m.status()).collect()
     }
 
     /// Waits until no server is connecting, at most until `deadline`, and returns the state of
     /// each. With an exported hub ([`Hub::export`]) also waits until the servers' entries are on
     /// its lists.
-    pub fn wait_settled(&self, deadline: Instant) -> Vec<Status> {
+    pub fn wait_settled(&self, deadline: Instant) -> Vec<ServerStatus> {
         for member in self.members() {
             // OK to drop: the status has the error.
             let _ = member.client(deadline);
@@ -244,7 +270,8 @@ impl Hub {
     }
 
     /// The client of a server, for operations that the hub has no method for. Waits for a server
-    /// that is connecting, at most [`Limits::call_timeout`].
+    /// that is connecting, at most
+    /// [`ClientLimits::call_timeout`](crate::ClientLimits::call_timeout).
     ///
     /// # Errors
     /// As [`Hub::remove`]; [`ErrorKind::Timeout`] when the server is still connecting; otherwise
@@ -257,7 +284,8 @@ impl Hub {
     /// The tools of all servers, named for [`Hub::call_tool`]: servers in the order they were
     /// added, each list in the server's order.
     ///
-    /// A list waits for each server at most [`Limits::list_timeout`]. For a server that is
+    /// A list waits for each server at most
+    /// [`HubLimits::list_timeout`](crate::HubLimits::list_timeout). For a server that is
     /// connecting, the time counts from the start of the connection, so it delays one list only. A
     /// server whose last list was late gets a tenth of the time.
     pub fn tools(&self) -> Merged<Tool> {
@@ -297,7 +325,8 @@ impl Hub {
         gather(&members, limits, |o| o.resources, Client::request_templates, |_, _, item| Some(item))
     }
 
-    /// Calls a tool, named as in [`Hub::tools`].
+    /// Calls a tool, named as in [`Hub::tools`], or as `key:name` with the key of its server and
+    /// its name without a prefix.
     ///
     /// # Errors
     /// As [`Hub::client`] and [`Request::wait`].
@@ -310,7 +339,7 @@ impl Hub {
     /// # Errors
     /// As [`Hub::client`].
     pub fn request_tool(&self, name: &str, arguments: impl ToJson) -> Result<Request<ToolOutput>, Error> {
-        let mut owners = self.owners(name, UpstreamNames::tool_at_server)?;
+        let mut owners = self.owners_for_host(name, UpstreamNames::tool_at_server)?;
         if owners.len() > 1 {
             let listed = self.tools_of(&members_of(&owners)).entries;
             keep_owner(&mut owners, listed.iter().find(|tool| tool.name == name).map(|tool| &tool.server));
@@ -319,12 +348,12 @@ impl Hub {
         Ok(self.connected(&member)?.request_tool(&name, arguments))
     }
 
-    /// Gets a prompt, named as in [`Hub::prompts`].
+    /// Gets a prompt, named as in [`Hub::prompts`] or as `key:name`.
     ///
     /// # Errors
     /// As [`Hub::call_tool`].
     pub fn prompt(&self, name: &str, arguments: &[(&str, &str)]) -> Result<PromptOutput, Error> {
-        let mut owners = self.owners(name, UpstreamNames::prompt_at_server)?;
+        let mut owners = self.owners_for_host(name, UpstreamNames::prompt_at_server)?;
         if owners.len() > 1 {
             let listed = self.prompts_of(&members_of(&owners)).entries;
             keep_owner(&mut owners, listed.iter().find(|p| p.name == name).map(|p| &p.server));
@@ -338,7 +367,7 @@ impl Hub {
     /// # Errors
     /// As [`Hub::call_tool`].
     pub fn read_resource(&self, server: &str, uri: &str) -> Result<ReadOutput, Error> {
-        self.asked(server, |client| client.read_resource(uri))
+        self.with_client(server, |client| client.read_resource(uri))
     }
 
     /// Completes an argument of a server's prompt or template, as [`Client::complete`]. The prompt
@@ -354,7 +383,7 @@ impl Hub {
         typed: &str,
         settled: &[(&str, &str)],
     ) -> Result<Completion, Error> {
-        self.asked(server, |client| client.complete(about, argument, typed, settled))
+        self.with_client(server, |client| client.complete(about, argument, typed, settled))
     }
 
     /// Subscribes to updates of a server's resource, which [`HubBuilder::on_change`] gets. The hub
@@ -364,7 +393,7 @@ impl Hub {
     /// As [`Hub::call_tool`].
     pub fn subscribe(&self, server: &str, uri: &str) -> Result<(), Error> {
         let member = self.member(server)?;
-        self.asked(server, |client| client.subscribe(uri))?;
+        self.with_client(server, |client| client.subscribe(uri))?;
         member.keep_subscription(uri, true);
         Ok(())
     }
@@ -375,7 +404,7 @@ impl Hub {
     /// As [`Hub::call_tool`].
     pub fn unsubscribe(&self, server: &str, uri: &str) -> Result<(), Error> {
         self.member(server)?.keep_subscription(uri, false);
-        self.asked(server, |client| client.unsubscribe(uri))
+        self.with_client(server, |client| client.unsubscribe(uri))
     }
 
     /// Closes all connections; later operations fail with [`ErrorKind::Closed`]. A second
@@ -384,23 +413,26 @@ impl Hub {
         let members = {
             let mut members = lock(&self.shared.members);
             self.shared.closed.store(true, Ordering::Relaxed);
-            std::mem::take(&mut *members)
+            let mut members = std::mem::take(&mut *members);
+            members.extend(lock(&self.shared.retiring).iter().cloned());
+            members
         };
         self.shared.handlers.stop_waiting();
         close_all(&members);
     }
 
-    fn asked<R>(&self, key: &str, ask: impl FnOnce(&Client) -> Result<R, Error>) -> Result<R, Error> {
+    fn with_client<R>(&self, key: &str, ask: impl FnOnce(&Client) -> Result<R, Error>) -> Result<R, Error> {
         ask(&self.client(key)?)
     }
 
     /// The client of a server; waits while the server is connecting.
     fn connected(&self, member: &Member) -> Result<Client, Error> {
-        member.client(Instant::now() + self.shared.limits.call_timeout)
+        member.client(Instant::now() + self.shared.limits.client.call_timeout)
     }
 
-    /// The servers that a name may belong to, in the order they were added, with the name there:
-    /// those with the longest prefix that fits, because a prefix may begin with another one.
+    /// The servers with the longest prefix that matches a name, in the order they were added, each
+    /// with the name at that server. The longest one, because a prefix may begin with another
+    /// prefix.
     fn owners(&self, name: &str, at_server: AtServer) -> Result<Vec<(Arc<Member>, String)>, Error> {
         let mut owners = Vec::new();
         let mut longest = 0;
@@ -420,6 +452,22 @@ impl Hub {
             false => Ok(owners),
             true if self.shared.closed.load(Ordering::Relaxed) => Err(closed()),
             true => Err(unlisted(name)),
+        }
+    }
+
+    /// The server of `key:name`, otherwise the servers of [`Hub::owners`]. There, an empty prefix
+    /// matches every name.
+    fn owners_for_host(&self, name: &str, at_server: AtServer) -> Result<Vec<(Arc<Member>, String)>, Error> {
+        let with_key = || {
+            let (key, own) = name.split_once(':')?;
+            let member = self.member(key).ok()?;
+            let listed = member.upstream.names.prompt(key, own);
+            let there = at_server(&member.upstream.names, key, &listed)?.to_owned();
+            Some((member, there))
+        };
+        match with_key() {
+            Some(owner) => Ok(vec![owner]),
+            None => self.owners(name, at_server),
         }
     }
 
@@ -449,7 +497,7 @@ fn members_of(owners: &[(Arc<Member>, String)]) -> Vec<Arc<Member>> {
     owners.iter().map(|(member, _)| Arc::clone(member)).collect()
 }
 
-/// Keeps the server with this key; `None` keeps none.
+/// Removes all servers except the one with this key.
 fn keep_owner(owners: &mut Vec<(Arc<Member>, String)>, key: Option<&String>) {
     owners.retain(|(member, _)| Some(&member.key) == key);
 }
@@ -457,10 +505,14 @@ fn keep_owner(owners: &mut Vec<(Arc<Member>, String)>, key: Option<&String>) {
 fn check_key(key: &str) -> Result<(), Error> {
     let fits = (1..=32).contains(&key.len())
         && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
-    if !fits {
+    // `.` and `..` cannot be a segment of a URL's path.
+    if !fits || matches!(key, "." | "..") {
         return Err(Error::new(
             ErrorKind::Invalid,
-            format!("invalid server key {key:?}: allowed are 1 to 32 characters of A-Z a-z 0-9 - _ ."),
+            format!(
+                "invalid server key {key:?}: allowed are 1 to 32 characters of A-Z a-z 0-9 - _ . except `.` \
+                 and `..`"
+            ),
         ));
     }
     Ok(())

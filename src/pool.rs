@@ -73,7 +73,7 @@ const MAX_WORKERS: usize = u64::BITS as usize;
 /// A wake-up for each job costs a system call and two context switches. Without it, a full pool on
 /// two idle cores ran jobs of 2 to 20 µs a fifth faster. The gain is smaller on a busy machine, and
 /// empty jobs run slower. A submitter behind slow jobs loses at most this time.
-const PATIENCE: Duration = Duration::from_millis(1);
+const SUBMIT_DELAY: Duration = Duration::from_millis(1);
 
 /// Bounds of a pool.
 #[derive(Clone, Copy, Debug)]
@@ -100,16 +100,16 @@ pub(crate) enum PoolError {
 }
 
 /// A job that was not accepted, with the reason.
-pub(crate) struct Refused<J> {
+pub(crate) struct RejectedJob<J> {
     /// The job, untouched.
     pub job: J,
     /// The reason.
-    pub why: PoolError,
+    pub reason: PoolError,
 }
 
-impl<J> fmt::Debug for Refused<J> {
+impl<J> fmt::Debug for RejectedJob<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refused").field("why", &self.why).finish_non_exhaustive()
+        f.debug_struct("RejectedJob").field("reason", &self.reason).finish_non_exhaustive()
     }
 }
 
@@ -175,7 +175,7 @@ struct State<J> {
     running: usize,
     /// Number of submitters that wait for room.
     waiting: usize,
-    /// Number of them that wait without a timeout, because their [`PATIENCE`] has passed.
+    /// Number of them that wait without a timeout, because their [`SUBMIT_DELAY`] has passed.
     impatient: usize,
     /// One of them was notified and does not hold the lock yet.
     wake_pending: bool,
@@ -217,7 +217,7 @@ impl<J: Send + 'static> Pool<J> {
     /// # Errors
     ///
     /// The queue is full, the pool is closed, or a thread cannot start.
-    pub(crate) fn try_submit(&self, job: J) -> Result<(), Refused<J>> {
+    pub(crate) fn try_submit(&self, job: J) -> Result<(), RejectedJob<J>> {
         self.try_submit_before(job, usize::MAX)
     }
 
@@ -227,14 +227,14 @@ impl<J: Send + 'static> Pool<J> {
     /// # Errors
     ///
     /// As [`Pool::try_submit`].
-    pub(crate) fn try_submit_before(&self, job: J, before: usize) -> Result<(), Refused<J>> {
+    pub(crate) fn try_submit_before(&self, job: J, before: usize) -> Result<(), RejectedJob<J>> {
         let shared = &self.handle.shared;
         let state = shared.lock();
         if state.closed {
-            return Err(Refused { job, why: PoolError::Closed });
+            return Err(RejectedJob { job, reason: PoolError::Closed });
         }
         if state.queue.len() >= shared.size.queue.min(before) {
-            return Err(Refused { job, why: PoolError::Full });
+            return Err(RejectedJob { job, reason: PoolError::Full });
         }
         shared.push(state, job)
     }
@@ -244,11 +244,11 @@ impl<J: Send + 'static> Pool<J> {
     /// # Errors
     ///
     /// The pool is closed, also while this blocks, or a thread cannot start.
-    pub(crate) fn submit(&self, job: J) -> Result<(), Refused<J>> {
+    pub(crate) fn submit(&self, job: J) -> Result<(), RejectedJob<J>> {
         let shared = &self.handle.shared;
         let state = shared.wait_for_room(shared.lock());
         if state.closed {
-            return Err(Refused { job, why: PoolError::Closed });
+            return Err(RejectedJob { job, reason: PoolError::Closed });
         }
         shared.push(state, job)
     }
@@ -383,7 +383,7 @@ impl<J: Send + 'static> Shared<J> {
             return state;
         }
         state.waiting += 1;
-        state = wait_for(&self.room, state, PATIENCE);
+        state = wait_for(&self.room, state, SUBMIT_DELAY);
         state.wake_pending = false;
         while !state.closed && state.queue.len() >= capacity {
             state.impatient += 1;
@@ -399,10 +399,10 @@ impl<J: Send + 'static> Shared<J> {
     }
 
     /// Queues one job and unparks or starts a worker. The queue must have room.
-    fn push(self: &Arc<Self>, mut state: MutexGuard<'_, State<J>>, job: J) -> Result<(), Refused<J>> {
+    fn push(self: &Arc<Self>, mut state: MutexGuard<'_, State<J>>, job: J) -> Result<(), RejectedJob<J>> {
         let chosen = state.choose_parked();
         if chosen.is_none() && self.start_worker(&mut state).is_err() && state.live == 0 {
-            return Err(Refused { job, why: PoolError::NoThread });
+            return Err(RejectedJob { job, reason: PoolError::NoThread });
         }
         state.queue.push_back(job);
         drop(state);

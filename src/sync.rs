@@ -91,25 +91,25 @@ mod tests {
     #[test]
     fn no_wake_up_is_lost_between_three_threads() {
         let table = Arc::new((Mutex::new(0), Condition::default()));
-        let (tell, told) = mpsc::channel();
+        let (sender, finished) = mpsc::channel();
         for me in 0..3 {
-            let (table, tell) = (Arc::clone(&table), tell.clone());
+            let (table, sender) = (Arc::clone(&table), sender.clone());
             std::thread::spawn(move || {
                 let (turn, condition) = &*table;
                 for round in 0..5_000 {
                     let mut turn = turn.lock().unwrap();
                     while *turn != 3 * round + me {
-                        // One thread waits with a time-out.
+                        // One thread waits with a timeout.
                         turn = if me == 0 { condition.wait_for(turn, SOON) } else { condition.wait(turn) };
                     }
                     *turn += 1;
                     condition.release(turn);
                 }
-                tell.send(me)
+                sender.send(me)
             });
         }
         for _ in 0..3 {
-            told.recv_timeout(SOON).expect("every thread finishes");
+            finished.recv_timeout(SOON).expect("every thread finishes");
         }
         assert_eq!(*table.0.lock().unwrap(), 15_000);
         assert!(!table.1.has_waiters(&table.0.lock().unwrap()), "no thread waits any more");
@@ -121,7 +121,7 @@ mod tests {
         let (woken, condition) = &table;
         assert!(!condition.has_waiters(&woken.lock().unwrap()));
         drop(condition.wait_for(woken.lock().unwrap(), Duration::ZERO));
-        assert!(!condition.has_waiters(&woken.lock().unwrap()), "the time-out ended the wait");
+        assert!(!condition.has_waiters(&woken.lock().unwrap()), "the timeout ended the wait");
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut woken = woken.lock().unwrap();

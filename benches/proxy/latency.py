@@ -26,6 +26,10 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent.parent / "conformance"))
+
+from ports import free_port  # noqa: E402
+
 PROTOCOL = "2025-11-25"
 # Calls of one way before the next one has its turn.
 TURN = 20
@@ -53,12 +57,6 @@ OPENING = message(
     0,
 )
 OPENED = message("notifications/initialized", {})
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 class Way:
@@ -292,4 +290,5 @@ def main():
     sys.exit(1 if options.check and misses else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

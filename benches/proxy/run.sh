@@ -26,10 +26,14 @@ done
 . "$root/conformance/install.sh"
 install_packages peers ../benches/proxy
 if [ -z "$programs" ]; then
-    programs=${CARGO_TARGET_DIR:-$root/target}/release
-    # Only what a proxy needs: its size is a part of the memory that is compared.
-    (cd "$root" && cargo build --quiet --release --no-default-features --features proxy --bin tinymcp)
-    (cd "$root" && cargo build --quiet --release --features http-server --example echo_server)
+    target=$(rustc -vV | sed -n 's/^host: //p')
+    programs=${CARGO_TARGET_DIR:-$root/target}/$target/release
+    # Only what a proxy needs, linked for little memory: the size of the program is part of its memory.
+    RUSTFLAGS=$("$root/cross/flags.sh" --place "$target")
+    export RUSTFLAGS
+    cd "$root"
+    cargo build --quiet --release --target "$target" --no-default-features --features proxy --bin tinymcp
+    cargo build --quiet --release --target "$target" --features http-server --example echo_server
 fi
 exec python3 "$here/latency.py" "${options[@]}" \
     --everything "$conformance/peers/node_modules/@modelcontextprotocol/server-everything/dist/index.js" \

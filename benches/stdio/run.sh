@@ -12,7 +12,9 @@
 #   --without-counts    no instruction, allocation and system call counts
 #   --rounds N          interleaved rounds, 9 by default; --phase-ms N, length of one phase, 50 by default
 #   --json FILE         medians and all samples
-#   --check             fail if a limit is missed where it counts, see src/limits.rs
+#   --check             fail if a limit is missed where it counts, see src/layout.rs
+#   --instructions      count the instructions of our servers and measure nothing else; a busy machine does not change
+#                       them. Fails if a server that uses no extension contains code of them.
 #   --profile FOLDER    measure nothing, write a callgrind profile of each server; for line numbers build with
 #                       CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
 #
@@ -25,10 +27,13 @@ root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 # An override must not make three packages share one target folder.
 unset CARGO_TARGET_DIR
+# An incremental build has other code: 85 instructions more per call.
+export CARGO_INCREMENTAL=0
 
 ours=yes
 placed=
 rmcp=yes
+instructions=
 # The kernel maps whole ranges of a program that a linker has just written. Evict it from the page
 # cache, so that it is read from the disk as after a boot.
 forget() { # PROGRAM…
@@ -43,6 +48,7 @@ while [ "$count" -gt 0 ]; do
     --without-rmcp) rmcp=no ;;
     --without-ours) ours=no ;;
     --placed) placed=yes ;;
+    --instructions) instructions=yes && set -- "$@" "$1" ;;
     *) set -- "$@" "$1" ;;
     esac
     shift
@@ -66,6 +72,17 @@ if [ "$ours" = yes ]; then
     fi
     forget "$folder/examples/echo_server"
     set -- --ours "$folder/examples/echo_server" "$@"
+fi
+if [ "$ours$instructions" = yesyes ]; then
+    symbols=$(nm -C "$folder/examples/echo_server")
+    if ! echo "$symbols" | grep -q 'tinymcp::server::dispatch::'; then
+        echo "run.sh: the echo server has no symbols to look at" >&2
+        exit 1
+    fi
+    if echo "$symbols" | grep 'tinymcp::[a-z]*::extension::' >&2; then
+        echo "run.sh: the echo server uses no extension, but contains these functions" >&2
+        exit 1
+    fi
 fi
 if [ "$rmcp" = yes ]; then
     cargo build --release --manifest-path "$here/rmcp-echo/Cargo.toml" --target-dir "$target/rmcp-echo"

@@ -11,7 +11,7 @@ export const explanations = [
   },
   {
     who: 'we',
-    why: 'unevaluatedItems and unevaluatedProperties look at every branch of anyOf that fits and at contains (core, section 11); Ajv loses some of them and refuses what was evaluated',
+    why: 'unevaluatedItems and unevaluatedProperties consider every matching branch of anyOf, and contains (core, section 11); Ajv ignores some of them and rejects evaluated items and members',
     covers: (pair, mine, theirs) =>
       mine.valid === true && theirs.valid === false &&
       (has(pair, 'unevaluatedItems') && (has(pair, 'anyOf') || has(pair, 'contains')) ||
@@ -19,7 +19,7 @@ export const explanations = [
   },
   {
     who: 'we',
-    why: 'what the branch of if that was not taken would have evaluated stays unevaluated (core, section 10.2.2); Ajv counts contains in an else that an always true if never takes',
+    why: 'items and members that only the other branch of if would evaluate stay unevaluated (core, section 10.2.2); Ajv counts contains in the else of an if that is always true',
     covers: ({ schema }, mine, theirs) =>
       mine.valid === false && theirs.valid === true && 'unevaluatedItems' in schema &&
       ['{}', 'true'].includes(JSON.stringify(schema.if)) && schema.else?.contains !== undefined,
@@ -31,12 +31,12 @@ export const explanations = [
   },
   {
     who: 'we',
-    why: 'a duration leaves out no unit between two others (RFC 3339, appendix A)',
+    why: 'a duration must not omit a unit between two others (RFC 3339, appendix A)',
     covers: (pair, mine) => pair.schema.format === 'duration' && pair.value === 'P1Y2D' && mine.valid === false,
   },
   {
     who: 'we',
-    why: 'contains holds whatever prefixItems says (core, section 10.3.1.3); Ajv skips it on an array that ends before a later entry of prefixItems',
+    why: 'contains applies regardless of prefixItems (core, section 10.3.1.3); Ajv skips it on an array that ends before a later entry of prefixItems',
     covers: (pair, mine, theirs) => has(pair, 'contains') && has(pair, 'prefixItems') && mine.valid === false && theirs.valid === true,
   },
 ];

@@ -87,8 +87,6 @@ def prepare(name, target):
     return folder, {
         "HOME": str(home),
         "PATH": f"{uvx.parent}:{os.environ['PATH']}",
-        # The window of VS Code.
-        "workspaceFolder": str(folder),
         "TINYMCP_INPUT_MEMORY_FILE": str(folder / "memory.json"),
     }
 

@@ -23,6 +23,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CONFORMANCE = HERE.parent
+sys.path.insert(0, str(CONFORMANCE))
+
+from ports import free_port  # noqa: E402
+
 CLIENTS = CONFORMANCE / "clients"
 OUT = HERE / "out"
 PYTHON = CLIENTS / "py/.venv/bin/python"
@@ -52,9 +56,7 @@ TOGETHER = 3
 
 def listening(command, log):
     """Starts a server over HTTP; returns it and its port, which it gets in both ways that servers use."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     env = {**os.environ, "PORT": str(port), "NODE_OPTIONS": f"--require {CONFORMANCE}/suite/loopback.cjs"}
     server = subprocess.Popen([*command, str(port)], env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     end = time.monotonic() + START

@@ -19,7 +19,7 @@
 import { holds, same, within } from "./harness.mjs";
 import { NOT_FOUND, PROTOCOL, contents, fails, refused, said, text } from "./results.mjs";
 
-/** Name and logger of the server, which a proxy before it replaces. */
+/** Name and logger of the server; a proxy in front of it replaces them. */
 export const { BOARD_NAME: NAME = "board", BOARD_LOGGER: LOGGER = "gpio" } = process.env;
 export const TOOLS = ["system_status", "gpio_read", "gpio_write", "blink", "erase_pins", "file_write"];
 const STATUS = {
@@ -30,11 +30,11 @@ const STATUS = {
   diskFreeKb: Number.isInteger,
   uptimeSeconds: (v) => typeof v === "number",
 };
-/** Workers of the server as it comes. */
+/** Default number of workers of the server. */
 const WORKERS = 4;
 export function statusObject(status) {
   const unknown = Object.keys(status).filter((name) => !(name in STATUS));
-  same(unknown, [], "members of the status that nobody announced");
+  same(unknown, [], "undeclared members of the status");
   for (const [name, fits] of Object.entries(STATUS)) holds(fits(status[name]), `${name} is ${JSON.stringify(status[name])}`);
 }
 
@@ -170,7 +170,7 @@ export async function checkPeer(session, peer) {
   await check("cancel", async () => {
     const abort = new AbortController();
     // As many as the server has workers: only cancelled work makes room for the next call. All of them have to run
-    // before they are cancelled, for over HTTP a cancellation may overtake its call.
+    // before they are cancelled, because over HTTP a cancellation may overtake its call.
     const running = [];
     const calls = Array.from({ length: WORKERS }, async (_, i) => {
       let started;
@@ -183,7 +183,7 @@ export async function checkPeer(session, peer) {
     abort.abort("no longer wanted");
     const outcomes = await within(Promise.all(calls), 2000, "the cancelled calls");
     same(outcomes, calls.map(() => "rejected"), "outcomes of the cancelled calls");
-    // Longer than the cancelled calls' interval, so that the wire log would show a step or an answer of theirs.
+    // Longer than the interval of the cancelled calls, so that the wire log would show a step or a response of them.
     const next = peer.call("blink", { pin: 10, times: 4, intervalMs: 100 });
     said(await within(next, 2000, "the next call"), "pin 10 blinked 4 times");
   });
@@ -305,10 +305,10 @@ export async function checkBarePeer(session, peer) {
     let started;
     const first = new Promise((resolve) => (started = resolve));
     const call = peer.call("blink", { pin: 1, times: 100, intervalMs: 1000 }, { onprogress: started });
-    // The server may still say that it ends; what it must not say is that the call went well.
+    // The server may still send an error because it ends, but not a result of the call.
     const outcome = call.then((result) => (result.isError ? "an error" : text(result)), () => "an error");
     await within(first, 3000, "the first progress");
-    // The client waits two seconds before it says SIGTERM; the server then ends at once.
+    // The client waits two seconds before it sends SIGTERM; the server then exits at once.
     await within(peer.close(), 4000, "close");
     same(await within(outcome, 1000, "the call that was under way"), "an error", "outcome of that call");
   });

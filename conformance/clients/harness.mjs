@@ -1,15 +1,15 @@
 // Runs named checks against one session and prints one line for each.
 //
-// It knows results, timeouts and the wire log; it does not know what the board says (`board.mjs`) nor how a
-// client is driven (`*/client.mjs`). A failing check also prints the wire lines that passed while it ran,
+// It handles results, timeouts and the wire log. The checks of a server are in `board.mjs` and `serve.mjs`; a
+// client is driven by `*/client.mjs`. A failing check also prints the lines of the wire log from its run,
 // indented, so that a report never needs a second run.
 
 import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** What one check may take unless it says otherwise, in milliseconds. */
+/** Default timeout of one check, in milliseconds. */
 const CHECK_TIMEOUT = 10_000;
-/** What a whole session may take, in milliseconds. */
+/** Timeout of a whole session, in milliseconds. */
 const SESSION_TIMEOUT = 90_000;
 /** Longest run of wire lines shown for one failure, and longest line. */
 const EXCERPT_LINES = 40;
@@ -24,7 +24,7 @@ export function within(promise, timeout, what) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-/** Things that arrive at any time, to be awaited one by one in order of arrival. */
+/** Queue of received items, which are awaited one by one in order of arrival. */
 export class Inbox {
   #held = [];
   #wake = [];
@@ -34,12 +34,12 @@ export class Inbox {
     for (const wake of this.#wake.splice(0)) wake();
   }
 
-  /** Everything not yet taken, in order. */
+  /** The items that were not taken yet, in order. */
   drain() {
     return this.#held.splice(0);
   }
 
-  /** The next thing, or a rejection after `timeout` milliseconds. */
+  /** The next item, or a rejection after `timeout` milliseconds. */
   async next(what, timeout = 8000) {
     const deadline = Date.now() + timeout;
     while (this.#held.length === 0) {
@@ -94,7 +94,7 @@ export class Session {
     }
   }
 
-  /** Runs a whole session; an error outside a check, a failed connect above all, is a failure of its own. */
+  /** Runs a whole session; an error outside a check, such as a failed connect, is a separate failure. */
   async run(body, timeout = SESSION_TIMEOUT) {
     await this.check("session", body, timeout);
   }

@@ -1,9 +1,9 @@
-"""Turns what the clients print into the verdict of the run.
+"""Computes the result of a run from the output of the clients.
 
 Used as `… | python3 report.py board|serve stdio|http CLIENT…`. Reads `ok NAME` and `FAIL NAME: …` lines with their
-indented excerpts from stdin, passes them on, and holds them against `plan.json` (every session of the named clients
-must report every check once) and `unable.txt` (what a client cannot do must fail, with the words given there). The
-last line is `N passed, N failed`; the exit code is 1 when anything failed.
+indented excerpts from stdin, prints them, and compares them with `plan.json` (every session of the named clients
+must report every check once) and with `unable.txt` (a check of a feature that a client lacks must fail with the text
+in that file). The last line is `N passed, N failed`; the exit code is 1 if a check failed.
 """
 
 import json
@@ -77,9 +77,9 @@ def main():
         elif words is None:
             fail(name, message)
         elif verdict == "ok":
-            fail(name, f"unable.txt says the client cannot ({reason}), yet it did")
+            fail(name, f"passed, although unable.txt lists it ({reason})")
         elif words not in message:
-            fail(name, f"not the failure listed in unable.txt: {message}")
+            fail(name, f"differs from the failure in unable.txt: {message}")
         else:
             passed += 1
             shown = False

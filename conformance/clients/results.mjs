@@ -4,7 +4,7 @@ import { holds, same } from "./harness.mjs";
 
 /** Revision of each era. */
 export const PROTOCOL = { legacy: "2025-11-25", modern: "2026-07-28" };
-/** Code of an address that leads nowhere, on the wire. */
+/** Error code for an unknown URI, on the wire. */
 export const NOT_FOUND = { legacy: -32002, modern: -32602 };
 
 /** The only text block of a result. */
@@ -14,13 +14,13 @@ export function text(result) {
   return result.content[0].text;
 }
 
-/** A call that went well, and what it said. */
+/** Checks a successful call and its text. */
 export function said(result, expected) {
   same(result.isError ?? false, false, `isError of ${JSON.stringify(result.content)}`);
   same(text(result), expected, "text");
 }
 
-/** A call that came back as an error result whose text names each of `parts`. */
+/** Checks an error result whose text contains each of `parts`. */
 export function refused(result, ...parts) {
   same(result.isError, true, `isError of ${JSON.stringify(result)}`);
   for (const part of parts) holds(text(result).includes(part), `${part} is not named in: ${text(result)}`);

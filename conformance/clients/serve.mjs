@@ -305,7 +305,7 @@ export async function checkBarePeer(session, peer) {
     const { first, ended } = steps(peer, { count: 100, delay: 1 });
     const outcome = ended.then((result) => (result.isError ? "an error" : text(result)), () => "an error");
     const program = await first;
-    // The client waits two seconds before it says SIGTERM; the server then ends at once.
+    // The client waits two seconds before it sends SIGTERM; the server then exits at once.
     await within(peer.close(), 4000, "close");
     same(await within(outcome, 1000, "the call that was under way"), "an error", "outcome of that call");
     await gone(program, 8000);

@@ -2,8 +2,8 @@
 
 Used as `python3 serve_copy.py TINYMCP ARGS…`; it becomes `TINYMCP serve FOLDER --watch ARGS…`. FOLDER is `definition` in
 TMPDIR, which a tap sets to the folder of its session: so checks may change the files, and all servers of a session
-have the same ones. It has the files of this folder's `definition` and of examples/serve, those without their member
-`server`, as only one file may have it. It is a git repository with one commit, which the tools of git.json read.
+have the same ones. It has the files of this folder's `definition` and of examples/serve, those without their members
+`server`, as only one file may have it, and `skills`. It is a git repository with one commit, which the tools of git.json read.
 """
 
 import base64
@@ -26,11 +26,13 @@ def fill(folder):
     (folder / "state").mkdir()
     for name in "abc":
         (folder / "state" / name).write_text(f"state {name}")
-    for path in EXAMPLES.iterdir():
+    for path in filter(Path.is_file, EXAMPLES.iterdir()):
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":
             definition = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.M))
             del definition["server"]
+            # Its files would be in the list of resources, which the checks compare.
+            definition.pop("skills", None)
             text = json.dumps(definition)
         (folder / path.name).write_text(text, encoding="utf-8")
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=Add the definition"]):

@@ -14,7 +14,7 @@ export function tapped(folder, server) {
   return { command: "python3", args: ["-I", "-S", tap("stdio"), folder, ...server] };
 }
 
-/** Runs `server` behind the tap of HTTP: its URL, and `end` to have it told that it is no longer needed. */
+/** Runs `server` behind the tap of HTTP. Returns its URL, and `end`, which ends it. */
 export async function served(folder, server) {
   const args = ["-I", "-S", tap("http"), folder, ...server];
   const child = spawn("python3", args, { stdio: ["pipe", "pipe", "inherit"] });

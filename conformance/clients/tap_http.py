@@ -1,19 +1,20 @@
 """Logging proxy between a client and an HTTP server: logs every message.
 
-Used as `python3 tap.py FOLDER SERVER ARGS…`. It starts `SERVER ARGS… --http 127.0.0.1:PORT` on a free port,
-listens on another one, prints its own URL as its only line and passes bytes on unchanged in both directions. It
-writes FOLDER/wire-PID.log as the tap of stdio does, one record per line: seconds since the start, a mark, and the
-text. Marks: `>` the body of a POST, `<` a message from the server, be it a body or the data of an event, `!` an
-event of the log itself: `http` first of all, `answer {…}` the head of an answer, `field NAME VALUE` a field of an
-event stream that is not data, `hung up on ID` the client closed the connection before the answer of this request
-was complete, `signal 15` and `exit N`. When its own input ends it sends the server SIGTERM.
+Used as `python3 tap.py FOLDER SERVER ARGS…`. It starts `SERVER ARGS… --http 127.0.0.1:0`, reads from the server's
+stderr which address it has, listens on another one, prints its own URL as its only line and passes bytes on unchanged
+in both directions. It writes FOLDER/wire-PID.log as the tap of stdio does, one record per line: seconds since the
+start, a mark, and the text. Marks: `>` the body of a POST, `<` a message from the server, be it a body or the data of
+an event, `!` an event of the log itself: `http` first of all, `answer {…}` the head of an answer, `field NAME VALUE` a
+field of an event stream that is not data, `hung up on ID` the client closed the connection before the answer of this
+request was complete, `signal 15` and `exit N`. When its own input ends it sends the server SIGTERM.
 
-A record is on disk before its bytes are passed on, so a client that has seen an answer finds it in the log. The
+A record is on disk before its bytes are passed on, so the log contains every response that a client has received. The
 server's stderr goes to FOLDER/stderr-PID.log, its scratch files to FOLDER, through TMPDIR.
 """
 
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -132,7 +133,7 @@ class Connection:
         raw, _, self.asked = self.asked.partition(b"\r\n\r\n")
         head = Head(raw)
         if head.get("transfer-encoding"):
-            raise SystemExit("the tap takes no requests in chunks")
+            raise SystemExit("the tap does not support chunked requests")
         length = int(head.get("content-length") or 0)
         while len(self.asked) < length:
             self.more_asked()
@@ -172,7 +173,7 @@ class Connection:
         elif not self.upstream.recv(1, socket.MSG_PEEK):
             raise Gone("idle")
         else:
-            self.log.event("the server speaks without being asked")
+            self.log.event("the server sent data without a request")
             raise Gone("idle")
 
     def more_answered(self):
@@ -276,32 +277,26 @@ class Chunks:
                 return
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def listening(address, child):
-    """Waits until the server listens; returns false if it ended instead."""
+def listening(stderr, child):
+    """Waits until the server has printed its address; returns nothing if it ended instead."""
     deadline = time.monotonic() + LISTEN_TIMEOUT
     while time.monotonic() < deadline and child.poll() is None:
-        try:
-            socket.create_connection(address).close()
-            return True
-        except ConnectionRefusedError:
-            time.sleep(0.01)
-    return False
+        with open(stderr, "rb") as lines:
+            address = re.search(rb"http://127\.0\.0\.1:([0-9]+)/", lines.read())
+        if address:
+            return "127.0.0.1", int(address[1])
+        time.sleep(0.01)
+    return None
 
 
 def main():
     folder, command = sys.argv[1], sys.argv[2:]
     log = Log(os.path.join(folder, f"wire-{os.getpid()}.log"))
     log.event("http")
-    address = ("127.0.0.1", free_port())
-    with open(os.path.join(folder, f"stderr-{os.getpid()}.log"), "wb") as stderr:
+    printed = os.path.join(folder, f"stderr-{os.getpid()}.log")
+    with open(printed, "wb") as stderr:
         child = subprocess.Popen(
-            [*command, "--http", f"{address[0]}:{address[1]}"],
+            [*command, "--http", "127.0.0.1:0"],
             stdin=subprocess.DEVNULL,
             stdout=stderr,
             stderr=stderr,
@@ -332,7 +327,8 @@ def main():
         log.event("signal 15")
         child.terminate()
 
-    if listening(address, child):
+    address = listening(printed, child)
+    if address:
         door = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=accept, daemon=True).start()
         threading.Thread(target=told, daemon=True).start()

@@ -4,9 +4,9 @@ Used as `python3 tap.py FOLDER SERVER ARGS…`. It copies bytes unchanged in bot
 FOLDER/wire-PID.log, one record per line: seconds since the start, a mark, and the text. Marks: `>` a line
 from the client, `<` a line from the server, `!` an event (`eof` the client closed our input, `signal N` the
 client sent a signal, `exit N` the server's exit code, negative for a signal). The server's stderr goes to
-FOLDER/stderr-PID.log. It does not read the lines' content; `wire.py` judges them afterwards.
+FOLDER/stderr-PID.log. It does not interpret the lines; `wire.py` checks them afterwards.
 
-A record is on disk before its bytes are passed on, so a client that has seen an answer finds it in the log.
+A record is on disk before its bytes are passed on, so the log contains every response that a client has received.
 The server's scratch files go to FOLDER, through TMPDIR.
 """
 

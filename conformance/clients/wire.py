@@ -1,11 +1,11 @@
 """Checks the wire logs of one session after its clients have ended.
 
 Used as `python3 wire.py board|serve SESSION FOLDER`, SESSION being a name such as `ts2/modern`; prints `ok` and
-`FAIL` lines as the clients do. It sees what an SDK hides from its user: exit codes, stray lines, late answers of
-cancelled requests, members that belong to the other era. What the messages say is the clients' business.
+`FAIL` lines as the clients do. It checks facts that an SDK does not show to its user: exit codes, lines that are not
+messages, late responses to cancelled requests, members of the other era. The clients check the contents of messages.
 
-A log without any request, and a throw-away copy of the server that was only asked `server/discover`, count
-only for the lines themselves.
+A log without a request, and the log of a server process that only received `server/discover` as a probe, are subject
+to the checks of lines, HTTP and exit only.
 """
 
 import json
@@ -42,7 +42,8 @@ RECORD = re.compile(r"(\d+\.\d+) ([><!]) ?(.*)", re.S)
 class Log:
     """One server process: `records` are (at, mark, text), `messages` (at, mark, message).
 
-    `left` says when the client hung up on a request over HTTP, which in the modern era is its way to cancel.
+    `left` has the time at which the client closed the connection of a request over HTTP, which cancels the request in
+    the modern era.
     """
 
     def __init__(self, path):
@@ -153,18 +154,18 @@ def answers(log):
                 refused -= 1
                 continue
             if name not in asked:
-                yield f"an answer to nothing: {json.dumps(message)}"
+                yield f"a response without a request: {json.dumps(message)}"
             elif name in answered:
                 yield f"a second answer: {json.dumps(message)}"
             elif at > cancelled.get(name, at) + CROSSED:
-                yield f"an answer to a cancelled request: {json.dumps(message)}"
+                yield f"a response to a cancelled request: {json.dumps(message)}"
             answered[name] = at
         if mark == "<" and method == "notifications/progress":
             name = tokens.get(key(message["params"]["progressToken"]))
             if name is None:
                 yield f"progress for an unknown token: {json.dumps(message)}"
             elif name in answered:
-                yield f"progress after the answer: {json.dumps(message)}"
+                yield f"progress after the response: {json.dumps(message)}"
             elif at > cancelled.get(name, at) + CROSSED:
                 yield f"progress of a cancelled request: {json.dumps(message)}"
     yield from steps(log, tokens, answered)
@@ -242,7 +243,7 @@ def era(log, modern):
 
 
 def wants(request, level):
-    """True if a request requires log messages of this level."""
+    """True if a request requested log messages of this level."""
     floor = meta(request).get(META + "logLevel")
     return floor in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(floor)
 
@@ -252,17 +253,17 @@ def modern_notice(message, open_requests, watched, shown):
     if "id" in message:
         yield f"a request from the server: {shown}"
     if method == "notifications/message" and not any(wants(request, params["level"]) for request in open_requests):
-        yield f"a log message no running request asked for: {shown}"
+        yield f"a log message that no running request requested: {shown}"
     subscription = key(meta(message).get(META + "subscriptionId"))
     if method == "notifications/subscriptions/acknowledged":
         if watched.get(subscription) != "waiting":
-            yield f"an acknowledgement of nothing: {shown}"
+            yield f"an acknowledgement without a listen request: {shown}"
         watched[subscription] = "open"
     elif method == "notifications/resources/updated" or method.endswith("/list_changed"):
         if watched.get(subscription) != "open":
             yield f"an update outside an acknowledged subscription: {shown}"
     elif method in ("notifications/message", "notifications/progress") and subscription != "null":
-        yield f"a subscription id where none belongs: {shown}"
+        yield f"a subscription id in a message that must not have one: {shown}"
     if method == "notifications/resources/updated" and not isinstance(params.get("uri"), str):
         yield f"an update without uri: {shown}"
 
@@ -277,7 +278,7 @@ def modern_result(result, origin, shown):
         if type(ttl) is not int or ttl < 0 or result.get("cacheScope") not in ("public", "private"):
             yield f"cache hints are missing or wrong: {shown}"
     elif hinted:
-        yield f"cache hints where none belong: {shown}"
+        yield f"cache hints in a result that must not have them: {shown}"
     if kind == "input_required":
         questions = result.get("inputRequests", {})
         if len(questions) != 1 or not all(re.fullmatch(SERVER["question"], name) for name in questions):
@@ -292,28 +293,28 @@ def not_found(error, origin, modern, shown):
     if type(error.get("code")) is not int or type(error.get("message")) is not str:
         yield f"an error without code or message: {shown}"
     elif origin == "resources/read" and error["code"] != (-32602 if modern else -32002):
-        yield f"code of an address that leads nowhere: {shown}"
+        yield f"wrong error code for an unknown URI: {shown}"
     elif origin == "resources/read" and "uri" not in (error.get("data") or {}):
         yield f"the error does not name the uri: {shown}"
 
 
 def exits(log):
-    """The server ends by itself with code 0 within 2 s of its input's end; a probed copy may be told by SIGTERM.
+    """The server exits by itself with code 0 within 2 s of the end of its input; a probed process may get SIGTERM.
 
-    With a call under way it may take its grace period, and must heed a SIGTERM meanwhile. Over HTTP there is no input
-    that could end: it goes when it is told, and with a call under way within its grace period.
+    With a call in flight it may use its grace period, and SIGTERM must end that period. Over HTTP there is no input:
+    the server exits after SIGTERM, with a call in flight within its grace period.
     """
     end = log.event("exit ")
     eof, told = log.event("eof"), log.event("signal ")
     if end is None:
-        yield f"{log.path.name}: no exit seen; its client had to kill it, or it still runs"
+        yield f"{log.path.name}: no exit in the log: its client killed it, or it still runs"
         return
     if log.http:
         took, limit = (end[0] - told[0], BUSY_LIMIT + 0.5 if log.busy_at(told[0]) else EXIT_LIMIT) if told else (0, 0)
         if told is None:
-            yield f"{log.path.name}: exit {end[1]} before it was told to go"
+            yield f"{log.path.name}: exit {end[1]} before SIGTERM"
         elif took > limit:
-            yield f"{log.path.name}: gone only {took:.1f} s after SIGTERM"
+            yield f"{log.path.name}: exited {took:.1f} s after SIGTERM, later than allowed"
         elif end[1] != "0":
             yield f"{log.path.name}: exit code {end[1]}"
         return
@@ -324,13 +325,13 @@ def exits(log):
         start = min(t for t in (eof and eof[0], told and told[0], end[0]) if t is not None)
     limit = BUSY_LIMIT + 0.5 if busy and start == eof[0] else EXIT_LIMIT
     if end[0] - start > limit:
-        yield f"{log.path.name}: gone only {end[0] - start:.1f} s after {'eof' if eof else 'SIGTERM'}"
+        yield f"{log.path.name}: exited {end[0] - start:.1f} s after {'eof' if eof else 'SIGTERM'}, later than allowed"
     if log.is_probe() and told:
         return
     if eof is None:
         yield f"{log.path.name}: exit {end[1]} before its input ended"
     elif told and told[0] < end[0] and not busy:
-        yield f"{log.path.name}: had to be told by signal {told[1]}"
+        yield f"{log.path.name}: exited only after signal {told[1]}"
     if end[1] != "0":
         yield f"{log.path.name}: exit code {end[1]}"
 
@@ -346,7 +347,7 @@ def http(log, modern):
             answer = json.loads(text.removeprefix("answer "))
             yield from (f"{fault}: {text}" for fault in answered_well(answer, errors, modern))
         elif mark == "!" and text.startswith("field ") and modern and not text.startswith("field event message"):
-            yield f"nothing but data belongs into an event of this era: {text}"
+            yield f"an event of this era must have data only: {text}"
         elif mark == "!" and text.startswith(("the server ", "an event stream ")):
             yield text
 
@@ -354,7 +355,7 @@ def http(log, modern):
 def answered_well(answer, errors, modern):
     status, kind, method = answer["status"], answer["type"], answer.get("method")
     if answer["gives"] and method != "initialize":
-        yield "a session id where none belongs"
+        yield "a session id in a response that must not have one"
     if answer["http"] == "POST" and method is not None and "id" in answer:
         expected = 200
         if modern and kind == "application/json":
@@ -362,24 +363,24 @@ def answered_well(answer, errors, modern):
         if status != expected:
             yield f"status {status} instead of {expected}"
         if kind not in ("application/json", "text/event-stream"):
-            yield "neither JSON nor events"
+            yield "the type is neither JSON nor an event stream"
         if method == "initialize" and not answer["gives"]:
             yield "no session id"
         if modern and method != "subscriptions/listen" and kind == "text/event-stream" and method != "tools/call":
-            yield "events where nothing can happen before the answer"
+            yield "an event stream for a request without messages before its response"
     elif answer["http"] == "POST":
         if status != 202 or kind:
-            yield "a notification or an answer is taken with 202 and nothing else"
+            yield "the response to a notification or a response must be 202 without a body"
     elif answer["http"] == "GET" and answer.get("resumes") and status == 410:
         # The stream of a cancelled call ended without a response, so the client resumes it without success.
         pass
     elif answer["http"] == "GET":
         if status != 405 if modern else (status, kind) != (200, "text/event-stream"):
-            yield "what a GET gets"
+            yield "wrong status or type of the response to GET"
     elif not 200 <= status < 300:
-        yield "the session could not be ended"
+        yield "the session was not ended"
     if kind == "text/event-stream" and (answer["cache"] != "no-cache" or answer["buffering"] != "no"):
-        yield "fields that keep intermediaries from holding events back"
+        yield "the fields that prevent buffering by intermediaries are missing"
 
 
 def settled(folder):

@@ -49,7 +49,7 @@ def fail() -> str:
 
 @server.tool()
 async def count(steps: int, ctx: Context) -> str:
-    """Counts, and tells how far it is."""
+    """Counts, and reports progress."""
     for step in range(1, steps + 1):
         await ctx.report_progress(step, steps, f"step {step}")
         # Some clients drop progress that arrives together with the result.
@@ -59,7 +59,7 @@ async def count(steps: int, ctx: Context) -> str:
 
 @server.tool()
 async def wait(ctx: Context) -> str:
-    """Says that it has begun and ends only when it is cancelled."""
+    """Reports progress once, then waits until it is cancelled."""
     global stopped
     stopped = anyio.Event()
     try:
@@ -71,7 +71,7 @@ async def wait(ctx: Context) -> str:
 
 @server.tool()
 async def stopped_waiting() -> bool:
-    """Whether `wait` was cancelled; gives it some time."""
+    """Returns whether `wait` was cancelled, after at most 5 seconds."""
     with anyio.move_on_after(5):
         await stopped.wait()
     return stopped.is_set()
@@ -97,7 +97,7 @@ def roots(answer: Annotated[types.ListRootsResult, Resolve(ask_roots)]) -> str:
 
 @server.tool()
 async def log(ctx: Context) -> str:
-    """Leaves a log entry."""
+    """Sends a log entry."""
     await ctx.info("something was done")
     return "logged"
 
@@ -111,7 +111,7 @@ async def touch(ctx: Context) -> str:
 
 @server.resource("board://status", mime_type="text/plain")
 def status() -> str:
-    """How it is."""
+    """State of the board."""
     return "well"
 
 

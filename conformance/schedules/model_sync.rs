@@ -1,4 +1,4 @@
-//! What the library takes from `std::sync`, `std::thread` and `crossbeam-channel`, on threads that Shuttle schedules.
+//! The items of `std::sync`, `std::thread` and `crossbeam-channel` that the library uses, on threads of Shuttle.
 //!
 //! Time does not pass in a schedule. A wait of less than a second ends at any moment, with or without its reason. A wait
 //! of a second or more never ends by itself, so that a lost wake-up is a deadlock, which Shuttle reports.
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 /// Waits that are shorter may end at any moment.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// Begin of the schedule, and the nanoseconds that have passed since.
+/// Start of the schedule, and the nanoseconds that have passed since.
 static BEGUN: Mutex<Option<Instant>> = Mutex::new(None);
 static PASSED: AtomicU64 = AtomicU64::new(0);
-/// The time that a source is left to callers may end.
+/// Whether the time in which only callers read a source may end.
 static PAUSE_ENDS: AtomicBool = AtomicBool::new(true);
 
 /// Begins a schedule.
@@ -55,7 +55,7 @@ pub mod thread {
 
     use super::sync::{Arc, Condvar, Mutex, PoisonError};
 
-    pub use shuttle::thread::{ThreadId, scope, sleep, yield_now};
+    pub use shuttle::thread::{Scope, ScopedJoinHandle, ThreadId, scope, sleep, yield_now};
     pub use std::thread::{available_parallelism, panicking};
 
     #[derive(Default)]
@@ -159,6 +159,19 @@ pub mod thread {
             })?;
             let thread = Thread { thread: handle.thread().clone(), parker };
             Ok(JoinHandle { handle, thread })
+        }
+
+        /// The thread has no parker of its own: none of them parks.
+        pub fn spawn_scoped<'scope, F, T>(
+            self,
+            scope: &'scope Scope<'scope, '_>,
+            run: F,
+        ) -> io::Result<ScopedJoinHandle<'scope, T>>
+        where
+            F: FnOnce() -> T + Send + 'scope,
+            T: Send + 'scope,
+        {
+            Ok(scope.spawn(run))
         }
     }
 
@@ -267,7 +280,7 @@ pub mod sync {
     }
 
     impl Line {
-        /// Whether this waiter was woken; it leaves the line then.
+        /// Returns whether this waiter was woken, and removes it if so.
         fn leave(&mut self, me: u64) -> bool {
             let at = self.woken.iter().position(|n| *n == me);
             at.map(|at| self.woken.swap_remove(at)).is_some()
@@ -418,7 +431,7 @@ pub mod channel {
         (Sender(Arc::clone(&shared)), Receiver(shared))
     }
 
-    /// Never ready: deadlines do not come while a schedule runs.
+    /// Never ready: no deadline passes while a schedule runs.
     pub fn at(_: Instant) -> Receiver<Instant> {
         let (sender, receiver) = bounded(1);
         std::mem::forget(sender);

@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::json::{Doc, Json};
-use crate::model::client_request::AskRequest;
+use crate::model::client_request::InputRequest;
 use crate::model_sync::thread;
 use crate::pool::{Pool, PoolSize};
 use crate::transport::client::schedules_reader as reader;
 use crate::{Client, Protocol, Server, Tool, memory, memory_links};
 
 /// Longer than any schedule; such a wait ends only with its reason.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Every model, by name. The callers of those whose names begin with `reader` or `woken` must read; in those with
 /// `woken` the reader thread reads only when it is woken.
 pub const MODELS: &[(&str, fn())] = &[
-    ("pool", || pool(LONG)),
+    ("pool", || pool(TIMEOUT)),
     ("pool_idle", || pool(Duration::from_millis(1))),
     ("pool_withdraw_and_close", pool_withdraw_and_close),
     ("server_pooled_calls", server_pooled_calls),
@@ -34,7 +34,7 @@ pub const MODELS: &[(&str, fn())] = &[
     ("reader_listener", reader::listener),
     ("reader_close", reader::close),
     ("reader_gone", reader::gone),
-    ("reader_news", reader::news),
+    ("reader_notifications", reader::notifications),
     ("woken_for_others", reader::for_others),
     ("woken_cancel", reader::cancel),
     ("woken_cancel_alone", reader::cancel_alone),
@@ -73,7 +73,7 @@ fn pool(idle: Duration) {
     });
     pool.submit_all(&mut vec![10, 10, 10], |_| true).expect("the pool is open");
     other.join().unwrap();
-    assert!(pool.wait_idle(Instant::now() + LONG));
+    assert!(pool.wait_idle(Instant::now() + TIMEOUT));
     assert_eq!(count.load(Ordering::Relaxed), 33);
 }
 
@@ -81,7 +81,7 @@ fn pool(idle: Duration) {
 fn pool_withdraw_and_close() {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
-    let pool = Arc::new(Pool::new(size(1, 2, LONG), move |n: usize| {
+    let pool = Arc::new(Pool::new(size(1, 2, TIMEOUT), move |n: usize| {
         counted.fetch_add(n, Ordering::Relaxed);
     }));
     let second = Arc::clone(&pool);
@@ -89,7 +89,7 @@ fn pool_withdraw_and_close() {
     let withdrawn = pool.withdraw(&mut |_| true).len();
     pool.close();
     let accepted = submitting.join().unwrap();
-    assert!(pool.wait_idle(Instant::now() + LONG));
+    assert!(pool.wait_idle(Instant::now() + TIMEOUT));
     assert_eq!(count.load(Ordering::Relaxed) + withdrawn, accepted);
 }
 
@@ -102,14 +102,14 @@ fn server_request_while_opening() {
     assert!(end.send(
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}"#
     ));
-    assert!(end.receive(LONG).is_some_and(|opened| id(&opened) == Some(1)));
+    assert!(end.receive(TIMEOUT).is_some_and(|opened| id(&opened) == Some(1)));
     let asking = thread::spawn(move || {
         let connections = handle.shared().expect("served").connections();
-        connections[0].ask(AskRequest::Roots, Box::new(|_| ())).is_ok()
+        connections[0].send_request(InputRequest::Roots, Box::new(|_| ())).is_ok()
     });
     assert!(end.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#));
     assert!(asking.join().unwrap());
-    assert!(end.receive(LONG).is_some_and(|asked| asked.contains("roots/list")));
+    assert!(end.receive(TIMEOUT).is_some_and(|asked| asked.contains("roots/list")));
     end.finish();
     serving.join().unwrap().expect("served");
 }
@@ -129,7 +129,7 @@ fn server(waits: bool) -> Server {
     let tool = move |ctx: &mut crate::Context<'_>, _: Json| {
         if waits {
             // Ends when the call is cancelled.
-            let _ = ctx.wait(LONG);
+            let _ = ctx.wait(TIMEOUT);
         }
         Ok("done")
     };
@@ -145,7 +145,7 @@ fn server_pooled_calls() {
         assert!(end.send(&call(n)));
     }
     end.finish();
-    let mut ids: Vec<u64> = std::iter::from_fn(|| end.receive(LONG)).filter_map(|m| id(&m)).collect();
+    let mut ids: Vec<u64> = std::iter::from_fn(|| end.receive(TIMEOUT)).filter_map(|m| id(&m)).collect();
     ids.sort_unstable();
     assert_eq!(ids, [1, 2, 3]);
     serving.join().unwrap().expect("served");
@@ -162,7 +162,7 @@ fn server_cancelled_calls() {
     }
     assert!(end.send(&format!(r#"{{"jsonrpc":"2.0","id":3,"method":"tools/list","params":{{{META}}}}}"#)));
     end.finish();
-    let ids: Vec<u64> = std::iter::from_fn(|| end.receive(LONG)).filter_map(|m| id(&m)).collect();
+    let ids: Vec<u64> = std::iter::from_fn(|| end.receive(TIMEOUT)).filter_map(|m| id(&m)).collect();
     assert_eq!(ids, [3]);
     serving.join().unwrap().expect("served");
 }
@@ -172,7 +172,7 @@ fn pair() -> (Client, thread::JoinHandle<()>) {
     let (one, two) = memory_links();
     let mut server = Server::new("s", "1");
     server.inline_tool(Tool::new("t"), |_, arguments: Json| Ok(arguments.as_str().to_owned())).expect("a tool");
-    server.tool(Tool::new("w"), |ctx, _: Json| Ok(format!("{:?}", ctx.wait(LONG).is_err()))).expect("a tool");
+    server.tool(Tool::new("w"), |ctx, _: Json| Ok(format!("{:?}", ctx.wait(TIMEOUT).is_err()))).expect("a tool");
     let serving = thread::spawn(move || server.serve(one).expect("served"));
     let client = Client::builder("c", "1").protocol(Protocol::Stateless).over(two).expect("a greeting");
     (client, serving)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::json::Json;
 use crate::model_sync::thread;
-use crate::schedules::LONG;
+use crate::schedules::TIMEOUT;
 use crate::schedules_net::Peer;
 use crate::{Context, Handle, Level, Limits, Server, Tool};
 
@@ -30,7 +30,7 @@ impl Running {
     fn new(mut server: Server, backlog: usize) -> Running {
         server.limits(limits(backlog)).logging();
         let handle = server.handle();
-        let bound = server.http().leave_signals().bind("model").expect("a listener");
+        let bound = server.http().no_signal_handlers().bind("model").expect("a listener");
         let serving = thread::spawn(move || bound.serve().expect("served"));
         Running { handle, serving }
     }
@@ -208,7 +208,7 @@ fn logging(ended: &Arc<AtomicUsize>) -> Server {
     let tool = move |ctx: &mut Context<'_>, arguments: Json| {
         let logged = (0..4).try_for_each(|n| ctx.log(Level::Error, None, format!("<{n}>").as_str()));
         // Wakes up when the client disconnects.
-        let waited = if arguments.as_str().contains("wait") { ctx.wait(LONG) } else { Ok(()) };
+        let waited = if arguments.as_str().contains("wait") { ctx.wait(TIMEOUT) } else { Ok(()) };
         ended.fetch_add(1, Ordering::Relaxed);
         logged.and(waited).map(|()| "done")
     };

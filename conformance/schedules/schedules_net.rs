@@ -241,6 +241,10 @@ impl Listener {
     pub(crate) fn source(&mut self) -> &mut dyn event::Source {
         self
     }
+
+    pub(crate) fn peer(&self) -> Option<crate::transport::http_server::Peer> {
+        None
+    }
 }
 
 #[allow(private_interfaces)]
@@ -318,6 +322,10 @@ impl Socket {
 
     pub(crate) fn source(&mut self) -> &mut dyn event::Source {
         self
+    }
+
+    pub(crate) fn peer(&self) -> Option<crate::transport::http_server::Peer> {
+        None
     }
 }
 

@@ -14,13 +14,13 @@ use super::{Connector, StreamTransport, Transport};
 use crate::json::{Doc, Json};
 use crate::model_sync::sync::{Arc, Condvar, Mutex, PoisonError};
 use crate::model_sync::{now, thread};
-use crate::schedules::LONG;
+use crate::schedules::TIMEOUT;
 use crate::sync::{lock, wait};
 use crate::transport::framing::{FrameSource, Input};
 use crate::{Call, Client, ClientBuilder, Protocol, Error, ErrorKind, Limits, MemoryEnd, ToolOutput, memory};
 
 /// A wait of a caller that ends at any moment.
-const MOMENT: Duration = Duration::from_millis(1);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Frames that callers have read, in all schedules.
 pub(crate) static READ_BY_CALLERS: AtomicUsize = AtomicUsize::new(0);
@@ -103,7 +103,7 @@ impl FrameSource for Source {
         input
     }
 
-    fn patient(&self) -> bool {
+    fn interruptible(&self) -> bool {
         true
     }
 
@@ -115,15 +115,15 @@ impl FrameSource for Source {
 struct Guard(Arc<Output>);
 
 impl ProcessGuard for Guard {
-    fn last_words(&self) -> String {
+    fn end_reason(&self) -> String {
         "the peer has ended".to_owned()
     }
 
-    fn aside(&self) -> Option<String> {
+    fn stderr_tail(&self) -> Option<String> {
         None
     }
 
-    fn look(&self) {
+    fn interrupt_caller(&self) {
         self.0.change(|state| state.interrupted = true);
     }
 
@@ -140,7 +140,7 @@ impl Connector for Dial {
         self.0.take().ok_or_else(|| Error::new(ErrorKind::Closed, "dialled before"))
     }
 
-    fn again(&self) -> bool {
+    fn can_reconnect(&self) -> bool {
         false
     }
 }
@@ -152,7 +152,7 @@ struct Peer {
 }
 
 /// A message of the client.
-struct Heard {
+struct ReceivedRequest {
     /// Name of the called tool, or the method.
     name: String,
     id: u64,
@@ -160,15 +160,15 @@ struct Heard {
 }
 
 impl Peer {
-    fn receive(&self) -> Option<Heard> {
-        let text = self.input.receive(LONG)?;
+    fn receive(&self) -> Option<ReceivedRequest> {
+        let text = self.input.receive(TIMEOUT)?;
         let doc = Doc::parse(&text).unwrap();
         let at = |path: &str| doc.root().pointer(path);
         let name = at("/params/name").or_else(|| at("/method")).and_then(|name| name.as_str());
         let id = at("/id").and_then(|id| id.as_u64());
         let arguments = at("/params/arguments").map(|arguments| arguments.raw().replace('"', "'"));
         let (name, arguments) = (name.unwrap_or_default().to_owned(), arguments.unwrap_or_default());
-        Some(Heard { name, id: id.unwrap_or_default(), arguments })
+        Some(ReceivedRequest { name, id: id.unwrap_or_default(), arguments })
     }
 
     fn send(&self, line: &str) {
@@ -180,7 +180,7 @@ impl Peer {
     }
 
     /// Responds to a call with its arguments.
-    fn echo(&self, call: &Heard) {
+    fn echo(&self, call: &ReceivedRequest) {
         let text = &call.arguments;
         self.respond(call.id, &format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#));
     }
@@ -202,7 +202,7 @@ const OPENED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":
 /// Has made one call, after which the source may be lent.
 fn connect(
     builder: ClientBuilder,
-    act: impl FnMut(&Peer, Heard) -> bool + Send + 'static,
+    act: impl FnMut(&Peer, ReceivedRequest) -> bool + Send + 'static,
 ) -> (Arc<Client>, thread::JoinHandle<()>) {
     connect_to(Arc::default(), builder, act)
 }
@@ -210,25 +210,25 @@ fn connect(
 fn connect_to(
     output: Arc<Output>,
     builder: ClientBuilder,
-    mut act: impl FnMut(&Peer, Heard) -> bool + Send + 'static,
+    mut act: impl FnMut(&Peer, ReceivedRequest) -> bool + Send + 'static,
 ) -> (Arc<Client>, thread::JoinHandle<()>) {
     let (link, input) = memory();
     let peer = Peer { input, output: Arc::clone(&output) };
     let serving = thread::spawn(move || {
-        while let Some(heard) = peer.receive() {
-            match heard.name.as_str() {
-                "initialize" => peer.respond(heard.id, OPENED),
+        while let Some(request) = peer.receive() {
+            match request.name.as_str() {
+                "initialize" => peer.respond(request.id, OPENED),
                 "notifications/initialized" => {}
-                "echo" => peer.echo(&heard),
+                "echo" => peer.echo(&request),
                 _ => {
-                    if !act(&peer, heard) {
+                    if !act(&peer, request) {
                         return;
                     }
                 }
             }
         }
     });
-    let writer = Arc::clone(&link.sink).feed().expect("a writer");
+    let writer = Arc::clone(&link.sink).frame_writer().expect("a writer");
     let source = Box::new(Source { output: Arc::clone(&output), current: Vec::new() });
     let transport = StreamTransport::new(source, writer, Arc::new(Guard(output)));
     let mut dial = Dial(Some(Arc::new(transport)));
@@ -287,11 +287,11 @@ impl Count {
 /// its own answer, whichever thread reads it.
 pub(crate) fn for_others() {
     let mut first = None;
-    let (client, serving) = connect(builder(), move |peer, heard| {
+    let (client, serving) = connect(builder(), move |peer, request| {
         match first.take() {
-            None => first = Some(heard),
+            None => first = Some(request),
             Some(first) => {
-                peer.echo(&heard);
+                peer.echo(&request);
                 peer.echo(&first);
             }
         }
@@ -309,7 +309,7 @@ pub(crate) fn for_others() {
     over(&client, serving);
 }
 
-/// A caller that reads although nothing comes is told that its call was cancelled.
+/// A caller that reads although nothing comes gets the error that its call was cancelled.
 pub(crate) fn cancel_alone() {
     let (client, serving) = connect(builder(), |_, _| true);
     let waiting = begin(&client, "never");
@@ -339,9 +339,9 @@ pub(crate) fn cancel() {
 /// after that.
 pub(crate) fn deadline() {
     let (mut cancelled, mut later) = (0, None);
-    let (client, serving) = connect(builder(), move |peer, heard| {
-        match heard.name.as_str() {
-            "later" => later = Some(heard),
+    let (client, serving) = connect(builder(), move |peer, request| {
+        match request.name.as_str() {
+            "later" => later = Some(request),
             "notifications/cancelled" => cancelled += 1,
             _ => {}
         }
@@ -352,10 +352,10 @@ pub(crate) fn deadline() {
     });
     let other = Arc::clone(&client);
     let caller = thread::spawn(move || called(&other, "later", 1));
-    let late = client.request_tool("never", arguments(0)).timeout(MOMENT).wait();
+    let late = client.request_tool("never", arguments(0)).timeout(SHORT_TIMEOUT).wait();
     assert_eq!(kind(late), ErrorKind::Timeout);
     let mut call = begin(&client, "never");
-    assert!(call.wait_until(now() + MOMENT).is_none());
+    assert!(call.wait_until(now() + SHORT_TIMEOUT).is_none());
     call.cancel();
     caller.join().unwrap();
     over(&client, serving);
@@ -363,9 +363,9 @@ pub(crate) fn deadline() {
 
 /// A call whose listener panics ends, beside other calls and alone, and the other calls are answered.
 pub(crate) fn listener() {
-    let (client, serving) = connect(builder(), |peer, heard| {
-        if heard.name == "steps" {
-            peer.notify("progress", &format!(r#"{{"progressToken":{},"progress":1}}"#, heard.id));
+    let (client, serving) = connect(builder(), |peer, request| {
+        if request.name == "steps" {
+            peer.notify("progress", &format!(r#"{{"progressToken":{},"progress":1}}"#, request.id));
         }
         true
     });
@@ -413,7 +413,7 @@ pub(crate) fn close() {
 pub(crate) fn gone() {
     let ended = Arc::<Count>::default();
     let count = Arc::clone(&ended);
-    let (client, serving) = connect(builder().on_end(move |_| count.raise()), |_, heard| heard.name != "end");
+    let (client, serving) = connect(builder().on_end(move |_| count.raise()), |_, request| request.name != "end");
     let waiting = begin(&client, "never");
     let canceller = waiting.canceller();
     let waiter = thread::spawn(move || kind(waiting.wait()));
@@ -427,12 +427,12 @@ pub(crate) fn gone() {
 }
 
 /// A notification after the last response is read although no thread waits.
-pub(crate) fn news() {
+pub(crate) fn notifications() {
     let changes = Arc::<Count>::default();
     let count = Arc::clone(&changes);
     let builder = builder().on_change(move |_| count.raise());
-    let (client, serving) = connect(builder, |peer, heard| {
-        peer.echo(&heard);
+    let (client, serving) = connect(builder, |peer, request| {
+        peer.echo(&request);
         peer.notify("tools/list_changed", "{}");
         true
     });

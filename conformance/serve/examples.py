@@ -134,9 +134,10 @@ def board_cases():
     return cases
 
 
-TABLES = {"text.json": text_cases, "git.json": git_cases, "status.json": status_cases, "raspberry-pi.json": board_cases}
+TABLES = {"text.json": text_cases, "git.json": git_cases, "status.json": status_cases, "raspberry-pi.json": board_cases, "manual.json": list}
 RESOURCES = {
     "raspberry-pi.json": {"board://model": "/proc/device-tree/model", "board://memory": "/proc/meminfo"},
+    "manual.json": {"skill://read-temperature/SKILL.md": EXAMPLES / "skills" / "read-temperature" / "SKILL.md"},
     "status.json": {"status://load": "/proc/loadavg", "status://memory": "/proc/meminfo", "status://uptime": "/proc/uptime"},
 }
 PROMPTS = {"git.json": {"review": "review.md"}}
@@ -146,6 +147,7 @@ REJECTED = {
     "git.json": [("log", {"count": 0}, "/count"), ("grep", {"text": "a", "paths": "b"}, "/paths")],
     "status.json": [("service", {}, "name"), ("service_log", {"name": "x", "lines": 1001}, "/lines")],
     "raspberry-pi.json": [("gpio_write", {"line": 28, "level": 1}, "/line"), ("i2c_read", {"bus": 1, "device": 2, "register": 0}, "/device")],
+    "manual.json": [],
 }
 
 
@@ -228,7 +230,8 @@ class Example:
                 assert message["error"]["code"] == -32002, f"{uri} without its file: {message}"
                 continue
             [contents] = message["result"]["contents"]
-            assert contents["mimeType"] == "text/plain", contents
+            media = "text/markdown" if uri.startswith("skill:") else "text/plain"
+            assert contents["mimeType"] == media, contents
             # The numbers change from one moment to the next.
             read, expected = (re.sub(r"\d+", "0", text) for text in (contents["text"], path.read_text(encoding="utf-8")))
             assert re.sub(" +", " ", read) == re.sub(" +", " ", expected), f"{uri}: {contents['text']}"

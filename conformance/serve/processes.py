@@ -60,7 +60,7 @@ SCRIPTS = {
 # Scripts that would end by themselves have a long timeout.
 ENDING = {"quick", "fail", "detach", "lines", "killed", "unread"}
 
-# What a worker does with a call of the tool of this name. All are one program, whose processes the tools share.
+# Reaction of a worker to a call, by the name of the tool. All are one program, whose processes the tools share.
 WORKER = {
     "answer": "finish",
     "refuse": """answer '"error": "wrong"'""",
@@ -81,7 +81,7 @@ WORKER = {
     "late_input": "sleep 0.05; finish",
 }
 ANSWERING = {"answer", "late", "reports", "family", "twice", "late_input"}
-# May come to a worker that is about to end; background programs may end in time.
+# The call may get a worker that is about to end; background programs may end in time.
 EITHER = {"leave", "detach", "then_end"}
 
 
@@ -120,7 +120,7 @@ def workers(mark, random):
         if name == "late_input":
             offered[name]["input"] = {"text": "string"}
         if name == "then_end":
-            # Its own processes: a call of another tool could come to one that is about to end.
+            # It has its own processes: a call of another tool could get one that is about to end.
             offered[name]["env"]["SERVE_CHECK_OWN"] = "yes"
     return offered
 
@@ -201,7 +201,7 @@ class Session:
 
 
 def left_children(server, mark, kind):
-    """Processes that no running call explains."""
+    """Processes that belong to no running call."""
     if kind is tools:
         return children(server.pid) or marked(mark)
     # Workers stay. They are shells; an orphan becomes a child of the server.
@@ -209,7 +209,7 @@ def left_children(server, mark, kind):
 
 
 def warm_up(session, kind):
-    """Lets each thread allocate what it keeps."""
+    """Lets each thread allocate the memory that it keeps."""
     for _ in range(2):
         for name in SCRIPTS if kind is tools else WORKER:
             session.call(name, cancel=False)
@@ -378,7 +378,7 @@ def stuck(options, random):
 
 
 def alive(pid):
-    """A process that lives, after its zombie was reaped in case it is ours."""
+    """Whether a process runs. Reaps it first if it is a zombie child of this program."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "slopes"))
 from peers import LEGACY, Served, Stdio  # noqa: E402
 
 # Each freed block of this size or more returns to the system. Otherwise glibc raises its bound when the first such block
-# is freed, and later ones stay in a heap that grows by megabytes, because a small block that lives on lies behind them.
+# is freed, and later ones stay in a heap that grows by megabytes, because a small block in use follows them.
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "131072"}
 
 PR_SET_CHILD_SUBREAPER = 36

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use tinymcp::{Client, Hub, Limits, Upstream, json};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// How the server is reached.
+/// Connection to the server.
 enum Target {
     Url(String),
     Program(Vec<String>),
@@ -51,7 +51,7 @@ fn main() -> Outcome {
     if hub { restart(&target) } else { call(&target) }
 }
 
-/// Runs what standard input asks for.
+/// Runs the operations that standard input names.
 fn serve(mut run: impl FnMut(&str, usize) -> Outcome) -> Outcome {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -121,10 +121,10 @@ fn restart(target: &Target) -> Outcome {
             command
         }),
     )?;
-    hub.wait_settled(Instant::now() + PATIENCE);
+    hub.wait_settled(Instant::now() + TIMEOUT);
     serve(|_, n| {
         hub.restart("board")?;
-        hub.wait_settled(Instant::now() + PATIENCE);
+        hub.wait_settled(Instant::now() + TIMEOUT);
         drop(hub.call_tool("board__gpio_read", json!({"pin": n % 28}))?);
         Ok(())
     })?;

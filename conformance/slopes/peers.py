@@ -10,8 +10,14 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from ports import free_port  # noqa: E402
 
 META = "io.modelcontextprotocol/"
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -56,7 +62,7 @@ def left_threads(kind, before, now):
 
 
 def late_threads(kind, before, now):
-    """How many threads have started since, within the bounds."""
+    """Number of threads that have started since, within the bounds."""
     within = {name: min(count, LATE.get(name, {}).get(kind, 0)) for name, count in now.items()}
     return sum(max(0, count - before[name]) for name, count in within.items())
 
@@ -79,7 +85,7 @@ def opening(id, capabilities):
 
 
 class Process:
-    """A program and what it takes from the system."""
+    """A program and the resources that it uses."""
 
     def __init__(self, command, env=None, **pipes):
         env = {**os.environ, **ALLOCATOR, **(env or {})}
@@ -109,7 +115,7 @@ class Process:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def end(self):
-        """Ends the program as its user would; it must leave with 0."""
+        """Ends the program as its user would; its exit status must be 0."""
         if self.child.stdin:
             self.child.stdin.close()
         else:
@@ -137,7 +143,7 @@ class Ids:
     def settle(self, message):
         """The note of the request that this message answers."""
         id = message.get("id")
-        assert id in self.open, f"an answer to nothing, or a second one: {json.dumps(message)[:300]}"
+        assert id in self.open, f"a response without a request, or a second one: {json.dumps(message)[:300]}"
         self.answered += 1
         return self.open.pop(id)
 
@@ -169,11 +175,11 @@ class Stdio(Process):
         self.send(b"".join(m if isinstance(m, bytes) else json.dumps(m).encode() + b"\n" for m in messages))
 
     def send(self, data):
-        """Writes everything, and reads meanwhile: neither side may wait for the other for ever."""
+        """Writes everything and reads meanwhile, so that neither side blocks forever."""
         view, out, into = memoryview(data), self.child.stdin.fileno(), self.child.stdout.fileno()
         while view:
             readable, writable, _ = select.select([into], [out], [], PATIENCE)
-            assert readable or writable, "the server takes nothing"
+            assert readable or writable, "the server does not read"
             if readable:
                 self.pull()
             if writable:
@@ -186,7 +192,7 @@ class Stdio(Process):
         self.others.extend(json.loads(line) for line in lines)
 
     def messages(self):
-        """The messages that have come; waits for one."""
+        """The messages that have arrived; waits for at least one."""
         while not self.others:
             readable, _, _ = select.select([self.child.stdout.fileno()], [], [], PATIENCE)
             assert readable, f"no answer; open are {list(self.ids.open)[:5]}"
@@ -214,9 +220,7 @@ class Served(Process):
     """A server over HTTP on a free port."""
 
     def __init__(self, command, env=None, behind=()):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         command = [*command, "--http", f"127.0.0.1:{self.port}", *behind]
         super().__init__(command, env, stderr=subprocess.DEVNULL)
         began = time.monotonic()

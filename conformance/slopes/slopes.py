@@ -32,7 +32,7 @@ PINS = 28
 
 
 class Board:
-    """What the board offers, under the names that a hub gives it."""
+    """Tools of the board, under their names at a hub if there is one."""
 
     def __init__(self, hub):
         self.tool = (lambda name: f"board__{name}") if hub else (lambda name: name)
@@ -57,7 +57,7 @@ class Board:
 
 
 def good(answers):
-    """Every request was answered as its note says."""
+    """Checks that every request got the response of its note."""
     for note, message in answers:
         if note == "result":
             assert "result" in message and not message["result"].get("isError"), message
@@ -194,7 +194,7 @@ def http_sessions(web, board, count):
         link = web.links[n % len(web.links)]
         session = web.open(link)
         answered(link, web.call(link, "tools/call", board.usual(n), session))
-        # One in four is left behind: the server ends the one that has been idle for longest.
+        # One session in four is abandoned: the server evicts the one that has been idle for longest.
         if n % 4:
             web.end(link, session)
 
@@ -220,7 +220,7 @@ def http_failures(web, board, count):
 
 
 def http_disconnects(web, board, count):
-    """The client hangs up in the middle of a call, half of them after its first event."""
+    """The client closes the connection during a call, half of the calls after their first event."""
     for n in range(count):
         link = web.links[n % len(web.links)]
         arguments = board.call("blink", pin=n % PINS, times=100, intervalMs=1000)
@@ -307,7 +307,7 @@ class Rows:
         print(f"{'operations':44} {'count':>8} {'kB before':>9} {'kB after':>9} {'bytes per 10,000':>17}  {'noise':>9} {'s':>5}")
 
     def row(self, name, start, run, warm, count):
-        """`start` gives the process and what `run` needs; `run` gets that and a number of operations."""
+        """`start` returns the process and an argument for `run`, which also gets a number of operations."""
         if self.only not in name:
             return
         try:
@@ -377,7 +377,7 @@ def main():
 
     def http(command, tool):
         def start():
-            # Few sessions: those that are left behind have to go within the warm-up.
+            # Few sessions: abandoned ones must be evicted within the warm-up.
             served = Served(command, {"TINYMCP_SESSIONS": "64"})
             wait_for_tool(served, tool)
             web = Web(served)

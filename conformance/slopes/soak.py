@@ -1,4 +1,4 @@
-"""Mixed soak: clients that behave and clients that do not, together, against one server over HTTP.
+"""Mixed soak: well-behaved and misbehaving clients together, against one server over HTTP.
 
 Used as `python3 soak.py [--minutes N] [--clients N] [--seed N] [--hub] BIN`, where BIN is the folder of board_server
 and hub_proxy. Threads do one thing after another at random: stateless calls, sessions, event streams, cancels,
@@ -30,7 +30,7 @@ SPACE = 1 << 32
 
 
 class Client:
-    """One client with a connection or two, and its dice."""
+    """One client with one or two connections, and its random generator."""
 
     def __init__(self, number, port, seed, prefix):
         self.dice = random.Random(f"{seed} {number}")
@@ -78,7 +78,7 @@ class Client:
         assert self.link.answer()[0] == 202
         return session
 
-    # What a client does. Each leaves its connections in order, or closed.
+    # Operations of a client. Each leaves its connections usable or closed.
 
     def stateless(self):
         for _ in range(self.dice.randrange(1, 10)):
@@ -136,7 +136,7 @@ class Client:
         self.link.close()
 
     def cut(self):
-        """A good request, of which only a part is sent."""
+        """A valid request, of which only a part is sent."""
         body = json.dumps(request(self.next(), "tools/call", self.usual()[0], MODERN))
         head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         data = f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
@@ -145,7 +145,7 @@ class Client:
         self.link.close()
 
     def garbage(self):
-        """What is not a request, not JSON, or not a message; it is refused, and the connection may be closed."""
+        """Sends input that is not a request, not JSON or not a message. The server rejects it and may close."""
         self.link.fresh()
         post = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         noise = self.dice.randbytes(self.dice.randrange(1, 2000))
@@ -200,7 +200,7 @@ def main():
 
 
 def grown(kind, before, now):
-    """What the program keeps more of than at an earlier pause."""
+    """Resources of which the program uses more than at an earlier pause."""
     faults = left_threads(kind, before[1], now[1])
     if now[0] > before[0] + NOISE:
         faults.append(f"{before[0]} kB of anonymous memory became {now[0]}")

@@ -28,7 +28,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags, openat};
 use tinymcp::{
-    ReadOutput, Resource, ResourceContents, Server, Template, Tool, ToolError, ToolHints, UriTemplate,
+    ErrorContext, ReadOutput, Resource, ResourceContents, Server, Template, Tool, ToolError, ToolHints,
+    UriTemplate,
 };
 
 /// Largest file that is read, in bytes. A response needs several times this memory.
@@ -200,9 +201,7 @@ pub(crate) fn register(server: &mut Server, folder: &Arc<Folder>) -> Result<(), 
         Tool::new("file_write").description("Writes a text file below the board's folder").hints(hints),
         move |_, wanted: WriteFile| {
             let WriteFile { path, text } = wanted;
-            for_write
-                .write(&path, &text)
-                .map_err(|error| ToolError::new(format!("cannot write {path:?}: {error}")))?;
+            for_write.write(&path, &text).context(format_args!("cannot write {path:?}"))?;
             handle.resource_updated(&uri_template.expand(|_| Some(&path)))?;
             Ok(format!("wrote {} bytes to {path}", text.len()))
         },

@@ -137,7 +137,8 @@ mod board {
         if let Some(file) = &options.key {
             let name = file.display();
             let key = fs::read(file).map_err(|error| format!("cannot read the key {name}: {error}"))?;
-            server.seal_key(key.try_into().map_err(|_| format!("the key {name} must have 32 bytes"))?);
+            server
+                .request_state_key(key.try_into().map_err(|_| format!("the key {name} must have 32 bytes"))?);
         }
         match &options.http {
             Some(address) => serve_http(server, address),

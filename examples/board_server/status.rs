@@ -4,12 +4,11 @@
 //! no call for it.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tinymcp::json::ToJson;
-use tinymcp::{Error, Resource, ResourceContents, Server, Structured, Tool, ToolError};
+use tinymcp::{Error, ErrorContext, Resource, ResourceContents, Server, Structured, Tool, ToolError};
 
 tinymcp::record! {
     /// No arguments.
@@ -89,7 +88,7 @@ fn first_number(text: &str) -> Option<f64> {
 
 fn disk_free(folder: &Path) -> Result<u64, ToolError> {
     let run = Command::new("df").arg("-kP").arg(folder).stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let output = run.map_err(|error: io::Error| ToolError::new(format!("cannot run df: {error}")))?;
+    let output = run.context("cannot run df")?;
     available(&String::from_utf8_lossy(&output.stdout))
         .ok_or_else(|| ToolError::new("df printed no free space"))
 }

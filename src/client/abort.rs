@@ -1,6 +1,7 @@
-//! Ends connections from another thread, also while they are being established.
+//! Handle that closes connections from another thread, also while they are being established.
 //!
-//! While a program connects it has no client yet to close. Dropping an [`Abort`] ends nothing.
+//! A program that is connecting has no client that it could close. Dropping an [`Abort`] does not
+//! close connections.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -11,13 +12,30 @@ use crate::sync::{lock, wait_for};
 
 use super::connection::Core;
 
-/// Time to wait for a child process that is being started.
-const STARTING: Duration = Duration::from_secs(5);
+/// Maximum time to wait for threads that are starting a child process.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Ends connections from any thread, open ones and those that are being opened: see
 /// [`ClientBuilder::abort`](crate::ClientBuilder::abort).
 ///
 /// Clones end the same connections. An aborted handle stays aborted: later connections fail.
+///
+/// ```no_run
+/// use std::process::Command;
+/// use std::thread;
+/// use std::time::Duration;
+/// use tinymcp::{Abort, Client};
+///
+/// let abort = Abort::new();
+/// let builder = Client::builder("host", "1.0.0").abort(&abort);
+/// // The user may close the window while the server still starts.
+/// thread::spawn(move || {
+///     thread::sleep(Duration::from_secs(3));
+///     abort.abort();
+/// });
+/// let client = builder.spawn(Command::new("slow_server"))?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Abort(Arc<Shared>);
 
@@ -44,11 +62,11 @@ impl Abort {
     /// Ends the connections as [`Client::close`](crate::Client::close) does, and returns when child
     /// processes have ended. Connecting fails from then on with [`ErrorKind::Closed`].
     pub fn abort(&self) {
-        let until = Instant::now() + STARTING;
+        let until = Instant::now() + START_TIMEOUT;
         let cores = {
             let mut state = lock(&self.0.state);
             state.aborted = true;
-            // A thread that is starting a program checks the flag next, and ends it.
+            // A thread that is starting a child process checks the flag next and ends the process.
             while state.opening > 0 {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() {
@@ -56,17 +74,30 @@ impl Abort {
                 }
                 state = wait_for(&self.0.opened, state, left);
             }
-            std::mem::take(&mut state.cores)
+            state.cores.clone()
         };
         for core in cores.iter().filter_map(Weak::upgrade) {
             core.close();
         }
     }
 
-    /// Begins to connect. `abort` waits until the guard is dropped.
+    /// Kills the child processes of the connections at once, also while [`Abort::abort`] waits for
+    /// their end. Connecting fails from then on.
+    pub fn kill(&self) {
+        let cores = {
+            let mut state = lock(&self.0.state);
+            state.aborted = true;
+            state.cores.clone()
+        };
+        for core in cores.iter().filter_map(Weak::upgrade) {
+            core.kill();
+        }
+    }
+
+    /// Marks the start of connecting. `abort` waits until the guard is dropped.
     ///
     /// # Errors
-    /// It was aborted.
+    /// [`ErrorKind::Closed`] if the handle was aborted.
     pub(super) fn opening(&self) -> Result<Opening<'_>, Error> {
         let mut state = lock(&self.0.state);
         if state.aborted {
@@ -76,11 +107,11 @@ impl Abort {
         Ok(Opening(&self.0))
     }
 
-    /// Adds a connection to those that `abort` ends.
+    /// Adds a connection to those that `abort` closes.
     ///
     /// # Errors
-    /// It was aborted.
-    pub(super) fn covers(&self, core: &Arc<Core>) -> Result<(), Error> {
+    /// [`ErrorKind::Closed`] if the handle was aborted.
+    pub(super) fn register(&self, core: &Arc<Core>) -> Result<(), Error> {
         let mut state = lock(&self.0.state);
         if state.aborted {
             return Err(aborted());
@@ -91,7 +122,7 @@ impl Abort {
     }
 }
 
-/// A connection that `abort` does not know yet.
+/// Guard of a connection that is being established and not registered yet.
 pub(super) struct Opening<'a>(&'a Shared);
 
 impl Drop for Opening<'_> {

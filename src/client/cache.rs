@@ -1,7 +1,7 @@
-//! Cache of results for the time that the server gives.
+//! Cache of results, with the time to live that the server sends.
 //!
-//! Keeps the text of lists and resources by method and parameters until they expire or a change is
-//! reported.
+//! Stores the text of lists and resources by method and parameters until they expire or the server
+//! reports a change.
 //!
 //! Source: MCP 2026-07-28 server/utilities/caching. One client is one authorization context, so
 //! private results may be cached here as well.
@@ -38,13 +38,13 @@ struct Entry {
     cache_key: CacheKey,
     method: String,
     params: String,
-    answer: Json,
+    result: Json,
     until: Instant,
 }
 
 impl Entry {
     fn size(&self) -> usize {
-        OVERHEAD + self.method.len() + self.params.len() + self.answer.as_str().len()
+        OVERHEAD + self.method.len() + self.params.len() + self.result.as_str().len()
     }
 }
 
@@ -53,38 +53,38 @@ impl Cache {
         Cache { max_bytes, state: Mutex::default() }
     }
 
-    /// Returns a mark for [`Cache::keep`], which drops a result if a change was reported since.
+    /// Returns a mark for [`Cache::store`], which drops a result if a change was reported since.
     pub(super) fn mark(&self) -> u64 {
         lock(&self.state).changes
     }
 
     /// Returns the cached result of this request, if it has not expired.
-    pub(super) fn find(&self, order: &OutgoingRequest) -> Option<Json> {
-        order.cache_key.as_ref()?;
+    pub(super) fn find(&self, request: &OutgoingRequest) -> Option<Json> {
+        request.cache_key.as_ref()?;
         let now = Instant::now();
         let mut state = lock(&self.state);
         state.drop_where(|entry| entry.until <= now);
-        let same = |e: &&Entry| e.method == order.method && e.params == order.params;
-        state.entries.iter().find(same).map(|e| e.answer.clone())
+        let same = |e: &&Entry| e.method == request.method && e.params == request.params;
+        state.entries.iter().find(same).map(|e| e.result.clone())
     }
 
-    /// Stores a result for the time that the server gives. Replaces an older one.
-    pub(super) fn keep(&self, order: &OutgoingRequest, answer: &str, hint: CacheHint, mark: u64) {
-        let Some(cache_key) = &order.cache_key else { return };
-        // Other parameters of the caller may change the result.
-        if !order.meta.is_empty() {
+    /// Stores a result for the time that the server sends. Replaces an older one.
+    pub(super) fn store(&self, request: &OutgoingRequest, result: &str, hint: CacheHint, mark: u64) {
+        let Some(cache_key) = &request.cache_key else { return };
+        // The result may depend on the caller's `_meta`, which is not a part of the key.
+        if !request.meta.is_empty() {
             return;
         }
-        if hint.ttl_ms == 0 || answer.len() > self.max_bytes {
-            lock(&self.state).drop_where(|e| e.method == order.method && e.params == order.params);
+        if hint.ttl_ms == 0 || result.len() > self.max_bytes {
+            lock(&self.state).drop_where(|e| e.method == request.method && e.params == request.params);
             return;
         }
-        let Ok(answer) = Json::parse(answer.to_owned()) else { return };
+        let Ok(result) = Json::parse(result.to_owned()) else { return };
         let entry = Entry {
             cache_key: cache_key.clone(),
-            method: order.method.clone().into_owned(),
-            params: order.params.clone(),
-            answer,
+            method: request.method.clone().into_owned(),
+            params: request.params.clone(),
+            result,
             until: Instant::now() + Duration::from_millis(u64::from(hint.ttl_ms)),
         };
         let mut state = lock(&self.state);
@@ -95,14 +95,14 @@ impl Cache {
         while state.bytes + entry.size() > self.max_bytes {
             // Evict the entry that expires first.
             let Some(at) = (0..state.entries.len()).min_by_key(|at| state.entries[*at].until) else { break };
-            let gone = state.entries.swap_remove(at);
-            state.bytes -= gone.size();
+            let removed = state.entries.swap_remove(at);
+            state.bytes -= removed.size();
         }
         state.bytes += entry.size();
         state.entries.push(entry);
     }
 
-    /// Drops the entries that a change makes stale; a change of resources includes templates.
+    /// Drops the entries that a change makes stale. A change of resources includes templates.
     pub(super) fn forget(&self, change: &Change) {
         let mut state = lock(&self.state);
         state.changes += 1;
@@ -110,7 +110,7 @@ impl Cache {
             (Change::Tools, CacheKey::Tools)
             | (Change::Prompts, CacheKey::Prompts)
             | (Change::Resources, CacheKey::Resources) => true,
-            (Change::Updated(uri), CacheKey::Contents(read)) => read == uri,
+            (Change::ResourceUpdated(uri), CacheKey::Contents(read)) => read == uri,
             _ => false,
         });
     }
@@ -127,12 +127,12 @@ impl Cache {
 
 impl State {
     fn drop_where(&mut self, mut stale: impl FnMut(&Entry) -> bool) {
-        let mut gone = 0;
+        let mut removed = 0;
         self.entries.retain(|entry| {
             let stale = stale(entry);
-            gone += if stale { entry.size() } else { 0 };
+            removed += if stale { entry.size() } else { 0 };
             !stale
         });
-        self.bytes -= gone;
+        self.bytes -= removed;
     }
 }

@@ -15,8 +15,8 @@
 //!
 //! # Invariants
 //! - A call ends exactly once, with a result or a typed error. Each round that carries input has a
-//!   deadline of its own; while the handlers wait for the user, only [`Limits::ask_timeout`]
-//!   applies. A repeated request shares the time of the request it repeats.
+//!   deadline of its own; while the handlers wait for the user, only
+//!   [`Limits::client_input_timeout`] applies. A repeated request shares the first one's time.
 //! - Every round has a new id and carries exactly the state of the round before.
 //! - A cancelled call sends no further request: the canceller and the sender use the same lock.
 
@@ -28,7 +28,7 @@ use crate::era::outgoing::OutgoingRequest;
 use crate::error::{Error, ErrorKind};
 use crate::json::{Json, NodeId, Value, Writer};
 use crate::model::CacheHint;
-use crate::model::client_request::AskRequest;
+use crate::model::client_request::InputRequest;
 use crate::rpc::RpcError;
 use crate::sync::{lock, wait_for};
 use crate::transport::client::Failure;
@@ -41,7 +41,7 @@ use super::request::{CacheUse, CallOptions, Input, InputRequired, Outcome};
 #[cfg(doc)]
 use crate::limits::Limits;
 
-/// First pause before a call is repeated for which the server required no input.
+/// Base of the pause before a round without input: round n waits `PAUSE * 2^n`, n at most 6.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// One call.
@@ -55,8 +55,10 @@ pub(super) struct CallRun {
     input: Input,
     /// The request was sent again after its session was lost or its headers did not match.
     repeated: bool,
-    /// Deadline of the request that is repeated.
-    by: Option<Instant>,
+    /// Deadline of the previous request, which the next one inherits.
+    inherited: Option<Instant>,
+    /// Id of the task that the server created for the call.
+    pub(super) task: Option<String>,
     /// Session epoch and cache mark when the request was sent.
     epoch: u64,
     mark: u64,
@@ -83,13 +85,13 @@ enum CallState {
     /// A request is in flight.
     Sent(Arc<PendingCall>),
     /// The handlers of a round are running.
-    Asking(Asking),
+    AwaitingInput(AwaitingInput),
     /// The cache has the result.
     Cached(Json),
     Over,
 }
 
-struct Asking {
+struct AwaitingInput {
     /// Number of the round. Responses of an earlier round are dropped.
     round: u32,
     missing: usize,
@@ -102,8 +104,8 @@ impl CallControl {
         lock(&self.state).state = state;
     }
 
-    /// Enters the state of a request in flight, unless the call was cancelled.
-    fn sends(&self, pending: &Arc<PendingCall>) -> bool {
+    /// Enters the state [`CallState::Sent`]. Returns `false` if the call was cancelled.
+    fn set_sent(&self, pending: &Arc<PendingCall>) -> bool {
         let mut shared = lock(&self.state);
         if !shared.cancelled {
             shared.state = CallState::Sent(Arc::clone(pending));
@@ -141,7 +143,8 @@ impl CallRun {
             rounds: 0,
             input,
             repeated: false,
-            by: None,
+            inherited: None,
+            task: None,
         }
     }
 
@@ -154,13 +157,13 @@ impl CallRun {
         };
         if let Some(pending) = sent {
             pending.on_ready(&callback);
-            self.core.transport.attend();
+            self.core.transport.resume_reader();
         }
         self.on_ready = Some(callback);
     }
 
-    /// Sends the next request. With `here` the calling thread waits for the response next, so the
-    /// transport may make the exchange on this thread.
+    /// Sends the next request. If `here` is set, the calling thread waits for the response next, so
+    /// the transport may perform the exchange on this thread.
     pub(super) fn begin(&mut self, here: bool) -> Result<(), Error> {
         let core = Arc::clone(&self.core);
         if self.options.cache == CacheUse::ReadAndStore && !self.has_input() {
@@ -170,27 +173,27 @@ impl CallRun {
             }
         }
         let timeout = self.timeout();
-        self.by = None;
+        self.inherited = None;
         let wants_progress = self.options.on_progress.is_some();
         let pending = PendingCall::new(Some(timeout), wants_progress, &core.waiters);
         (self.epoch, self.mark) = (core.epoch(), core.cache.mark());
-        core.register(&pending).map_err(|failure| core.explained(&failure))?;
-        if !self.control.sends(&pending) {
+        core.register(&pending).map_err(|failure| core.error_of(&failure))?;
+        if !self.control.set_sent(&pending) {
             core.take(pending.id());
             return Err(Failure::Cancelled.to_error());
         }
-        let traits = core.transport.traits();
-        let blocks = here && traits.drives_here;
+        let properties = core.transport.properties();
+        let blocks = here && properties.exchange_in_send;
         let envelope = Envelope {
             progress: wants_progress || self.options.timeout.extend,
             log: self.options.log_level.or_else(|| *lock(&core.session.log_level)),
-            answers: self.input.responses.as_deref(),
+            responses: self.input.responses.as_deref(),
             state: self.input.state.as_deref(),
             capabilities: self.options.capabilities,
-            ..Envelope::new(pending.id(), &core.card)
+            ..Envelope::new(pending.id(), &core.identity)
         };
         #[cfg(feature = "http-client")]
-        if !blocks && traits.headers && core.era().sessions() && !self.repeated {
+        if !blocks && properties.headers && core.era().sessions() && !self.repeated {
             pending.set_resend(super::pending_call::Resend {
                 request: Arc::clone(&self.request),
                 epoch: self.epoch,
@@ -206,21 +209,11 @@ impl CallRun {
             !pending.is_finished()
         };
         let turn: Option<&mut dyn FnMut() -> bool> = if blocks { Some(&mut turn) } else { None };
-        match core.send(&self.request, &envelope, Instant::now() + timeout.timeout, turn) {
-            // The message may have been sent, so the server is notified.
-            Err(Failure::Timeout) => core.give_up(&pending, Failure::Timeout),
-            Err(failure) => {
-                if core.take(pending.id()).is_some() {
-                    Arc::clone(&pending).finish(Err(failure));
-                }
-            }
-            // Another thread that has taken the response from the table is about to set it.
-            Ok(()) if blocks && core.find(pending.id()).is_some() => core.give_up(&pending, Failure::Timeout),
-            Ok(()) => {}
-        }
+        let sent = core.send(&self.request, &envelope, Instant::now() + timeout.timeout, turn);
+        core.after_sending(&pending, sent, blocks);
         if let Some(callback) = &self.on_ready {
             pending.on_ready(callback);
-            core.transport.attend();
+            core.transport.resume_reader();
         }
         Ok(())
     }
@@ -229,11 +222,10 @@ impl CallRun {
         self.input.responses.is_some() || self.input.state.is_some()
     }
 
-    /// Returns the timeout of the next request. A repeated request shares the time of the one it
-    /// repeats.
+    /// Returns the timeout of the next request. A repeated request inherits the deadline.
     fn timeout(&self) -> CallTimeout {
         let timeout = self.options.timeout;
-        let left = self.by.map_or(timeout.timeout, |by| by.saturating_duration_since(Instant::now()));
+        let left = self.inherited.map_or(timeout.timeout, |by| by.saturating_duration_since(Instant::now()));
         CallTimeout { timeout: left.min(timeout.timeout), ..timeout }
     }
 
@@ -249,7 +241,7 @@ impl CallRun {
                 let shared = &mut lock(&self.control.state).state;
                 match shared {
                     CallState::Ready => None,
-                    // It stays there: a listener may panic, and then the call must be cancelled.
+                    // The state stays `Sent`, so that the call is cancelled if a listener panics.
                     CallState::Sent(pending) => Some(Arc::clone(pending)),
                     CallState::Cached(result) => {
                         let doc = result.to_doc();
@@ -257,7 +249,7 @@ impl CallRun {
                         let reply = RawReply { doc, node: NodeId::ROOT, ok: true };
                         return Some(Ok(Outcome::Complete(reply)));
                     }
-                    CallState::Asking(_) | CallState::Over => {
+                    CallState::AwaitingInput(_) | CallState::Over => {
                         return Some(Err(Error::new(ErrorKind::Misuse, "the call is over")));
                     }
                 }
@@ -273,20 +265,20 @@ impl CallRun {
             let given = listener.as_mut().map(|given| &mut **given as &mut dyn FnMut(Progress));
             let mut outcome = self.core.wait(&pending, until, given.or(own))?;
             if matches!(outcome, Err(Failure::Timeout)) {
-                // At the deadline the request is still in flight.
+                // A request whose deadline has passed is still in the table.
                 self.core.give_up(&pending, Failure::Timeout);
                 outcome = pending.take().unwrap_or(outcome);
             }
             self.control.set(CallState::Over);
             self.repeated |= pending.was_resent();
             if !matches!(&outcome, Ok(reply) if reply.ok) {
-                self.by = pending.deadline();
+                self.inherited = pending.deadline();
             }
             match self.interpret(outcome) {
                 Ok(Some(outcome)) => {
                     // A round without input requests shares the deadline with the next one.
                     let continues = matches!(&outcome, Outcome::InputRequired(input) if input.is_empty());
-                    self.by = if continues { pending.deadline() } else { None };
+                    self.inherited = if continues { pending.deadline() } else { None };
                     return Some(Ok(outcome));
                 }
                 Ok(None) => self.control.set(CallState::Ready),
@@ -295,24 +287,27 @@ impl CallRun {
         }
     }
 
-    /// Interprets the outcome of a request. `None` means that it must be sent again.
+    /// Interprets the outcome of a request. Returns `None` if the request must be sent again.
     fn interpret(&mut self, outcome: Result<RawReply, Failure>) -> Result<Option<Outcome<RawReply>>, Error> {
+        if self.core.is_unproven() && self.needs_other_protocol(&outcome)? {
+            return Ok(None);
+        }
         let reply = match outcome {
             Ok(reply) => reply,
-            // The server has not acted on it.
+            // The server has not acted on the request.
             Err(Failure::SessionLost) if !self.repeated && self.core.era().sessions() => {
                 self.repeated = true;
                 self.core.renew(self.epoch, Instant::now() + self.timeout().timeout)?;
                 return Ok(None);
             }
-            // The server may have acted on it, which does no harm.
+            // The server may have acted on the request, but repeating it is safe.
             Err(Failure::Interrupted(_))
                 if !self.repeated && self.input.state.is_none() && self.request.may_be_repeated() =>
             {
                 self.repeated = true;
                 return Ok(None);
             }
-            Err(failure) => return Err(self.explained(&failure)),
+            Err(failure) => return Err(self.error_of(&failure)),
         };
         if !reply.ok {
             return self.interpret_error(reply);
@@ -327,8 +322,8 @@ impl CallRun {
             codec::Decoded::InputRequired { .. } if !self.request.may_ask => {
                 return Err(misbehaved("the server requires input for a method that does not allow it"));
             }
-            codec::Decoded::InputRequired { questions, state } => Outcome::InputRequired(InputRequired {
-                questions: questions.map(Value::to_json).unwrap_or_default(),
+            codec::Decoded::InputRequired { requests, state } => Outcome::InputRequired(InputRequired {
+                requests: requests.map(Value::to_json).unwrap_or_default(),
                 state: state.map(|state| state.raw().to_owned()),
             }),
         };
@@ -336,8 +331,26 @@ impl CallRun {
         Ok(Some(input))
     }
 
-    /// Interprets an error response. Reads the list of tools again if the server rejected the
-    /// headers that belong to it.
+    /// Checks the first outcome of a connection that was opened with a remembered description.
+    /// Returns `true` if the server requires the session protocol. The client then uses it, and the
+    /// request must be sent again, because the server has rejected it without acting on it.
+    #[cold]
+    fn needs_other_protocol(&mut self, outcome: &Result<RawReply, Failure>) -> Result<bool, Error> {
+        match outcome {
+            Ok(reply) if reply.ok => {
+                self.core.mark_proven();
+                Ok(false)
+            }
+            Ok(_) | Err(Failure::Refused { .. }) if !self.repeated && self.core.mark_proven() => {
+                self.repeated = self.core.verify(Instant::now() + self.timeout().timeout)?;
+                Ok(self.repeated)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Interprets an error response. Reads the list of tools again if the server rejected header
+    /// parameters, which depend on the list.
     fn interpret_error(&mut self, reply: RawReply) -> Result<Option<Outcome<RawReply>>, Error> {
         let error = RpcError::read(reply.value());
         self.core.recycle(reply.doc);
@@ -351,51 +364,51 @@ impl CallRun {
         Err(remote(error))
     }
 
-    /// Checks a result, learns from a list of tools, and caches it.
+    /// Checks a result, stores schemas and header parameters of a list of tools, and caches it.
     fn accept(&self, reply: &RawReply, hint: CacheHint) -> Result<(), Error> {
         let core = &self.core;
         #[cfg(any(feature = "http-client", feature = "schema"))]
         let lists_tools = self.request.method == "tools/list";
         #[cfg(feature = "http-client")]
         if lists_tools && core.sends_header_params() {
-            let report = |left_out| core.handlers.report_noise(left_out);
-            core.header_params.learn(reply.value(), &core.limits, report);
+            let report = |left_out| core.handlers.report_stray_output(left_out);
+            core.header_params.update(reply.value(), &core.limits, report);
         }
         #[cfg(feature = "schema")]
         {
             if lists_tools {
-                core.output_schemas.learn(reply.value(), &core.limits);
+                core.output_schemas.update(reply.value(), &core.limits);
             }
             core.output_schemas.check(&self.request, reply.value(), &core.limits).map_err(misbehaved)?;
         }
         // A result that depends on input must not be cached (server/utilities/caching).
         if self.options.cache != CacheUse::Bypass && !self.has_input() {
-            core.cache.keep(&self.request, reply.value().raw(), hint, self.mark);
+            core.cache.store(&self.request, reply.value().raw(), hint, self.mark);
         }
         Ok(())
     }
 
     /// Converts a failure to an error. A timeout names the method and the limit.
-    fn explained(&self, failure: &Failure) -> Error {
+    fn error_of(&self, failure: &Failure) -> Error {
         if !matches!(failure, Failure::Timeout) {
-            return self.core.explained(failure);
+            return self.core.error_of(failure);
         }
-        let CallTimeout { timeout, longest, extend } = self.options.timeout;
+        let CallTimeout { timeout, max_total, extend } = self.options.timeout;
         let mut what = format!("no response to {}", self.request.method);
         if let Some(subject) = &self.request.subject {
             what += &format!(" of {subject:?}");
         }
         what += &match extend {
-            true => format!(" within {timeout:?} of the last progress, or {longest:?} in total"),
-            false => format!(" within {:?}", timeout.min(longest)),
+            true => format!(" within {timeout:?} of the last progress, or {max_total:?} in total"),
+            false => format!(" within {:?}", timeout.min(max_total)),
         };
         Error::new(ErrorKind::Timeout, what)
     }
 
-    /// Drives the call to its end. Handlers respond to input requests.
+    /// Runs the rounds of the call until its result. Handlers respond to input requests.
     pub(super) fn finish(&mut self, until: Option<Instant>) -> Option<Result<RawReply, Error>> {
         loop {
-            if matches!(lock(&self.control.state).state, CallState::Asking(_)) {
+            if matches!(lock(&self.control.state).state, CallState::AwaitingInput(_)) {
                 let responses = self.collect(until)?;
                 self.control.set(CallState::Over);
                 match responses {
@@ -413,7 +426,8 @@ impl CallRun {
                     }
                 }
                 Ok(Outcome::Task(task)) => {
-                    let what = format!("the server created the task {:?}; use `Call::wait_outcome`", task.id);
+                    let what = format!("the server created the task {:?}; use `Call::wait`", task.id);
+                    self.task = Some(task.id);
                     return Some(Err(Error::new(ErrorKind::Misuse, what)));
                 }
                 Err(error) => return Some(Err(error)),
@@ -421,45 +435,46 @@ impl CallRun {
         }
     }
 
-    /// Gives the input requests of one round to the handlers.
+    /// Passes the input requests of one round to the handlers.
     fn ask(&mut self, input: InputRequired) -> Result<(), Error> {
         let core = &self.core;
         self.rounds += 1;
-        let (round, limit) = (self.rounds, core.limits.rounds);
+        let (round, limit) = (self.rounds, core.limits.client.rounds);
         if round > limit {
-            let what = format!("the server requires input in more than {limit} rounds, see `Limits::rounds`");
+            let what =
+                format!("the server requires input in more than {limit} rounds, see `ClientLimits::rounds`");
             return Err(misbehaved(what));
         }
         let empty = input.is_empty();
         self.input = Input { responses: None, state: input.state };
         if empty {
-            // The server expects the call again with its state, but not at once.
+            // The server requires the call again with its state, after a pause.
             self.control.set(CallState::Ready);
             let left = self.timeout().timeout;
-            core.rest(left.min(PAUSE * (1 << round.min(6))));
-            return if left.is_zero() { Err(self.explained(&Failure::Timeout)) } else { Ok(()) };
+            core.sleep(left.min(PAUSE * (1 << round.min(6))));
+            return if left.is_zero() { Err(self.error_of(&Failure::Timeout)) } else { Ok(()) };
         }
-        let requests = core.input_requests(&input.questions)?;
-        self.control.set(CallState::Asking(Asking {
+        let requests = core.input_requests(&input.requests, input_error)?;
+        self.control.set(CallState::AwaitingInput(AwaitingInput {
             round,
             missing: requests.len(),
             responses: Vec::new(),
-            deadline: Instant::now() + core.limits.ask_timeout,
+            deadline: Instant::now() + core.limits.client_input_timeout,
         }));
-        let revision = core.greeting().revision;
+        let revision = core.server().revision;
         for (key, request) in requests {
             let (run, control) = (Arc::clone(core), Arc::clone(&self.control));
             let queued = core.handlers.run(Box::new(move || {
-                if lock(&control.state).asking(round).is_none() {
+                if lock(&control.state).awaiting(round).is_none() {
                     return;
                 }
                 let response = match run.handlers.answer(&request) {
-                    Ok(reply) => Ok(codec::reply_text(revision, &reply)),
-                    Err(why) => Err(unanswered(why)),
+                    Ok(reply) => Ok(codec::encode_input_response(revision, &reply)),
+                    Err(why) => Err(input_error(why)),
                 };
-                if let Some(asking) = lock(&control.state).asking(round) {
-                    asking.missing -= 1;
-                    asking.responses.push((key, response));
+                if let Some(awaited) = lock(&control.state).awaiting(round) {
+                    awaited.missing -= 1;
+                    awaited.responses.push((key, response));
                 }
                 control.changed.notify_all();
             }));
@@ -477,21 +492,22 @@ impl CallRun {
             if shared.cancelled {
                 return Some(Err(Failure::Cancelled.to_error()));
             }
-            let CallState::Asking(asking) = &mut shared.state else {
+            let CallState::AwaitingInput(awaited) = &mut shared.state else {
                 return Some(Err(Error::new(ErrorKind::Misuse, "the call is over")));
             };
-            if asking.missing == 0 || asking.responses.iter().any(|(_, response)| response.is_err()) {
-                break std::mem::take(&mut asking.responses);
+            if awaited.missing == 0 || awaited.responses.iter().any(|(_, response)| response.is_err()) {
+                break std::mem::take(&mut awaited.responses);
             }
             let now = Instant::now();
-            if now >= asking.deadline {
-                let what = "no response to the server's input request in time, see `Limits::ask_timeout`";
+            if now >= awaited.deadline {
+                let what =
+                    "no response to the server's input request in time, see `Limits::client_input_timeout`";
                 return Some(Err(Error::new(ErrorKind::Timeout, what)));
             }
             if until.is_some_and(|until| until <= now) {
                 return None;
             }
-            let left = until.map_or(asking.deadline, |until| until.min(asking.deadline)) - now;
+            let left = until.map_or(awaited.deadline, |until| until.min(awaited.deadline)) - now;
             shared = wait_for(&self.control.changed, shared, left);
         };
         drop(shared);
@@ -500,7 +516,8 @@ impl CallRun {
         for (key, response) in responses {
             match response {
                 Ok(response) => _ = w.key(&key).json(&response),
-                // A refusal cannot be encoded: the call ends (client/sampling, error handling).
+                // No response encodes a refusal, so the call ends (client/sampling, error
+                // handling).
                 Err(error) => return Some(Err(error)),
             }
         }
@@ -530,32 +547,37 @@ impl Drop for CallRun {
 
 impl Shared {
     /// Returns the input requests of this round, unless the round is over or the call cancelled.
-    fn asking(&mut self, round: u32) -> Option<&mut Asking> {
+    fn awaiting(&mut self, round: u32) -> Option<&mut AwaitingInput> {
         match &mut self.state {
-            CallState::Asking(asking) if asking.round == round && !self.cancelled => Some(asking),
+            CallState::AwaitingInput(awaited) if awaited.round == round && !self.cancelled => Some(awaited),
             _ => None,
         }
     }
 }
 
 impl Core {
-    /// Reads input requests and checks that the client declares what they need.
-    fn input_requests(&self, questions: &Json) -> Result<Vec<(String, AskRequest)>, Error> {
-        let doc = questions.to_doc();
+    /// Reads input requests and checks that the client declares the required capabilities.
+    /// `undeclared` converts the error of a missing capability.
+    pub(super) fn input_requests(
+        &self,
+        requests: &Json,
+        undeclared: fn(Declined) -> Error,
+    ) -> Result<Vec<(String, InputRequest)>, Error> {
+        let doc = requests.to_doc();
         let mut requests = Vec::new();
         for (key, question) in doc.root().members() {
             let method = question.get("method").and_then(Value::as_str).unwrap_or_default();
-            let request = codec::inquiry(method, question.get("params"))
+            let request = codec::read_request(method, question.get("params"))
                 .map_err(|error| misbehaved(format!("invalid input request {key:?}: {}", error.message)))?;
-            self.handlers.may_ask(&request).map_err(unanswered)?;
+            self.handlers.check_declared(&request).map_err(undeclared)?;
             requests.push((key.to_owned(), request));
         }
         Ok(requests)
     }
 }
 
-/// Error of a call whose input request has no response.
-fn unanswered(why: Declined) -> Error {
+/// Returns the error of a call whose input request has no response.
+pub(super) fn input_error(why: Declined) -> Error {
     match why {
         Declined::Undeclared(capability) => misbehaved(format!(
             "the server requires the capability `{capability}`, which this client does not declare"

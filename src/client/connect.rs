@@ -1,28 +1,30 @@
 //! Protocol detection and the handshake.
 //!
 //! The first request is `server/discover` of the stateless protocol. Only a response that this
-//! protocol defines proves it. Every other error, an HTTP status of the 4xx kind or, on streams,
-//! silence means a session (MCP 2026-07-28 basic/versioning, basic/transports). A child that exits
-//! after it has read a part of the first request is started again and greeted with `initialize`; a
-//! child that exits without reading anything is not.
+//! protocol defines proves it. Every other error response, a 4xx status or, on streams, a timeout
+//! means the session protocol (MCP 2026-07-28 basic/versioning, basic/transports). If a child exits
+//! after it has read a part of the first request, the client starts it again and sends
+//! `initialize`. It does not start a child again that has read nothing.
 //!
 //! # Invariants
-//! - A session is opened once per verdict, and its opening is never cancelled (basic/lifecycle).
-//! - Authorisation failures, overload and network failures are no evidence of an era: they are
-//!   reported.
+//! - One detection opens at most one session, and never cancels `initialize` (basic/lifecycle).
+//! - Authorisation failures, overload and network failures do not prove an era: connecting fails
+//!   with their error.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::era::client::{self as codec, Greeting, NEWEST_SESSION, Verdict};
+use crate::era::client::{self as codec, DetectedEra, NEWEST_SESSION, ServerDescription};
 use crate::era::outgoing::{OutgoingRequest, RequestKind};
 use crate::error::{Error, ErrorKind};
+use crate::json::Json;
 use crate::limits::Limits;
 use crate::model::{Identity, Level, Revision};
 use crate::pool::guard;
 use crate::rpc::RpcError;
 use crate::sync::{lock, wait_for};
 use crate::transport::client::{Connector, Failure};
+use crate::transport::tap::Tap;
 
 use super::abort::Abort;
 use super::connection::{Core, misbehaved, remote_error};
@@ -31,6 +33,18 @@ use super::incoming::Incoming;
 use super::pending_call::{PendingCall, RawReply};
 
 /// Group of protocol revisions: with sessions, or stateless.
+///
+/// ```no_run
+/// use std::process::Command;
+/// use tinymcp::{Client, Protocol};
+///
+/// // Without `protocol` the client detects it, which costs one request.
+/// let client = Client::builder("host", "1.0.0")
+///     .protocol(Protocol::Session)
+///     .spawn(Command::new("board_server"))?;
+/// assert_eq!(client.protocol(), Protocol::Session);
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// The handshake `initialize` opens a session: revisions 2024-11-05 to 2025-11-25.
@@ -39,11 +53,13 @@ pub enum Protocol {
     Stateless,
 }
 
-/// Settings of a connection.
-pub(super) struct Plan {
+/// Settings of a new connection.
+pub(super) struct ConnectOptions {
     pub limits: Limits,
+    /// Timeout of connecting, including the handshake.
+    pub connect_timeout: Duration,
     pub identity: Identity,
-    /// `None`: to be detected.
+    /// `None` if the client detects the protocol.
     pub protocol: Option<Protocol>,
     pub abort: Abort,
     pub handlers: Arc<HandlerPool>,
@@ -51,29 +67,36 @@ pub(super) struct Plan {
     #[cfg(feature = "schema")]
     pub checks: bool,
     pub log_level: Option<Level>,
+    /// Description of the server from an earlier connection.
+    pub remembered: Option<Json>,
+    /// Observer of the frames.
+    pub tap: Option<Tap>,
 }
 
-impl Plan {
+impl ConnectOptions {
     /// Connects, detects the era, and opens a session if the era has sessions.
     ///
-    /// All requests of the detection share one deadline, [`Limits::call_timeout`] from now.
+    /// All requests of the detection share one deadline, `connect_timeout` from now.
     pub(super) fn connect(self, dial: &mut dyn Connector) -> Result<Arc<Core>, Error> {
-        let deadline = Instant::now() + self.limits.call_timeout;
+        let deadline = Instant::now() + self.connect_timeout;
         let core = self.open(dial)?;
-        match self.greet(&core, deadline) {
+        match self.negotiate(&core, deadline) {
             Ok(()) => Ok(core),
             // An older server may exit on the modern probe (requirement NEG-11).
-            Err(unmet)
-                if unmet.ended && self.protocol.is_none() && dial.again() && core.transport.heard() =>
+            Err(e)
+                if e.ended
+                    && self.protocol.is_none()
+                    && dial.can_reconnect()
+                    && core.transport.peer_has_read() =>
             {
                 core.close_transport();
                 let core = self.open(dial)?;
                 let session = self.session(&core, NEWEST_SESSION, deadline, None);
-                let greeted = session.and_then(|()| self.agreed(&core));
-                greeted.map_err(|e| closed(&core, twice(e)))?;
+                let greeted = session.and_then(|()| self.after_negotiation(&core));
+                greeted.map_err(|e| closed(&core, restarted(e)))?;
                 Ok(core)
             }
-            Err(unmet) => Err(closed(&core, unmet.error)),
+            Err(e) => Err(closed(&core, e.error)),
         }
     }
 
@@ -81,69 +104,86 @@ impl Plan {
         let _opening = self.abort.opening()?;
         let handled = self.handlers.capabilities();
         let handled = self.handlers.relay().map_or(handled, Relay::capabilities);
-        let card = codec::ClientIdentity::new(self.identity.clone(), handled);
+        let identity =
+            codec::ClientIdentity::new(self.identity.clone(), handled, self.handlers.extensions().members());
+        let transport = dial.dial()?;
+        let transport = self.tap.as_ref().map_or(Arc::clone(&transport), |tap| tap.transport(transport));
         let core = Core::new(
-            dial.dial()?,
+            transport,
             self.limits.clone(),
-            card,
+            identity,
             Arc::clone(&self.handlers),
             #[cfg(feature = "schema")]
             self.checks,
         );
-        // If no reader thread starts, or on abort, a child process must not be left behind.
+        // If no reader thread starts, or on abort, the child process must end.
         let started = core.transport.start(Arc::new(Incoming(Arc::clone(&core))));
-        started.and_then(|()| self.abort.covers(&core)).map_err(|e| closed(&core, e))?;
+        started.and_then(|()| self.abort.register(&core)).map_err(|e| closed(&core, e))?;
         Ok(core)
     }
 
-    fn greet(&self, core: &Arc<Core>, deadline: Instant) -> Result<(), Unmet> {
+    fn negotiate(&self, core: &Arc<Core>, deadline: Instant) -> Result<(), OpenError> {
         match self.protocol {
             Some(Protocol::Session) => self.session(core, NEWEST_SESSION, deadline, None)?,
+            _ if self.use_remembered(core) => {}
             _ => self.probe(core, deadline)?,
         }
-        Ok(self.agreed(core)?)
+        Ok(self.after_negotiation(core)?)
     }
 
-    fn probe(&self, core: &Arc<Core>, deadline: Instant) -> Result<(), Unmet> {
+    /// Uses the remembered description of the server. Returns `false` if there is no valid one.
+    fn use_remembered(&self, core: &Arc<Core>) -> bool {
+        let Some(known) = self.remembered.as_ref().map(Json::to_doc) else { return false };
+        match codec::detect_era(Ok(known.root())) {
+            DetectedEra::Modern(Some(server)) => {
+                // An era that the program selected needs no proof.
+                if self.protocol.is_none() {
+                    core.mark_unproven();
+                }
+                core.set_server(*server);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn probe(&self, core: &Arc<Core>, deadline: Instant) -> Result<(), OpenError> {
         let request = request(&RequestKind::Describe)?;
-        // If the era was chosen there is nothing else to try: wait for a slow start.
-        let silence_is_legacy = core.transport.traits().silence_is_legacy && self.protocol.is_none();
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = match silence_is_legacy {
-            // The older handshake needs time as well.
-            true => self.limits.probe_timeout.min(left / 2),
+        // With a selected era there is no fallback, so wait for a server that starts slowly.
+        let timeout_is_legacy = core.transport.properties().timeout_is_legacy && self.protocol.is_none();
+        let left = time_left(core, deadline);
+        let timeout = match timeout_is_legacy {
+            // Leave time for the older handshake.
+            true => self.limits.client.probe_timeout.min(left / 2),
             false => left,
         };
         let probe = match core.send_once(&request, timeout) {
             Ok(probe) => probe,
-            Err(failure) if says_legacy(&failure) => {
+            Err(failure) if means_legacy(&failure) => {
                 return Ok(self.legacy(core, NEWEST_SESSION, deadline, None)?);
             }
-            Err(failure) => return Err(unmet(core, &failure)),
+            Err(failure) => return Err(connect_error(core, &failure)),
         };
         let reply = match core.outcome_of(&probe) {
             Ok(reply) => reply,
-            Err(Failure::Timeout) if silence_is_legacy => {
+            Err(Failure::Timeout) if timeout_is_legacy => {
                 return Ok(self.legacy(core, NEWEST_SESSION, deadline, Some(&probe))?);
             }
-            Err(failure) if says_legacy(&failure) => {
+            Err(failure) if means_legacy(&failure) => {
                 return Ok(self.legacy(core, NEWEST_SESSION, deadline, None)?);
             }
             Err(failure) => {
                 core.take(probe.id());
-                return Err(unmet(core, &failure));
+                return Err(connect_error(core, &failure));
             }
         };
-        match judged(&reply) {
-            Verdict::Modern(greeting) => {
-                core.settle(*greeting.unwrap_or_else(undescribed));
+        match era_of(&reply) {
+            DetectedEra::Modern(server) => {
+                core.set_server(*server.unwrap_or_else(undescribed_server));
                 Ok(())
             }
-            Verdict::Legacy(revision) => Ok(self.legacy(core, revision, deadline, None)?),
-            Verdict::Neither(versions) => Err(Unmet::from(Error::new(
-                ErrorKind::PeerIncompatible,
-                format!("no common revision; the server supports: {versions}"),
-            ))),
+            DetectedEra::Legacy(revision) => Ok(self.legacy(core, revision, deadline, None)?),
+            DetectedEra::Unsupported(versions) => Err(OpenError::from(no_common_revision(&versions))),
         }
     }
 
@@ -163,8 +203,8 @@ impl Plan {
         self.session(core, revision, deadline, probe)
     }
 
-    /// Opens a session. If that fails and the probe got a late response, the server is not an older
-    /// one but started slowly.
+    /// Opens a session. If that fails and the probe has received a late response, the server uses
+    /// the modern era and started slowly.
     fn session(
         &self,
         core: &Arc<Core>,
@@ -172,23 +212,23 @@ impl Plan {
         deadline: Instant,
         probe: Option<&PendingCall>,
     ) -> Result<(), Error> {
-        let opened = core.open_session(revision, deadline.saturating_duration_since(Instant::now()));
+        let opened = core.open_session(revision, time_left(core, deadline));
         let late = probe.and_then(|probe| {
             core.take(probe.id());
             probe.take()?.ok()
         });
-        match (opened, late.as_ref().map(judged)) {
-            (Err(_), Some(Verdict::Modern(Some(greeting)))) => {
+        match (opened, late.as_ref().map(era_of)) {
+            (Err(_), Some(DetectedEra::Modern(Some(server)))) => {
                 core.use_sessions(false);
-                core.settle(*greeting);
+                core.set_server(*server);
                 Ok(())
             }
             (opened, _) => opened,
         }
     }
 
-    /// Sends the requests that need a known era: log level and subscriptions.
-    fn agreed(&self, core: &Arc<Core>) -> Result<(), Error> {
+    /// Sends the requests that require a known era: log level and subscriptions.
+    fn after_negotiation(&self, core: &Arc<Core>) -> Result<(), Error> {
         if let Some(level) = self.log_level {
             match core.set_level(level) {
                 // A server may declare log entries and not support levels.
@@ -196,12 +236,12 @@ impl Plan {
                 set => set?,
             }
         }
-        let offer = core.greeting().offer;
+        let declared = core.server().capabilities;
         if self.handlers.wants_changes() && !core.era().sessions() {
-            let changed = core.subscriptions.want(|wanted| {
-                wanted.tools = offer.tools_changed;
-                wanted.prompts = offer.prompts_changed;
-                wanted.resources = offer.resources_changed;
+            let changed = core.subscriptions.set_filter(|wanted| {
+                wanted.tools = declared.tools_changed;
+                wanted.prompts = declared.prompts_changed;
+                wanted.resources = declared.resources_changed;
             });
             if changed {
                 core.listen()?;
@@ -211,26 +251,35 @@ impl Plan {
     }
 }
 
+/// Returns the time until the deadline of the negotiation. A sign-in of the user extends it.
+fn time_left(core: &Core, deadline: Instant) -> Duration {
+    #[cfg(feature = "oauth")]
+    let deadline = deadline + core.waiters.clock.stopped();
+    #[cfg(not(feature = "oauth"))]
+    let _ = core;
+    deadline.saturating_duration_since(Instant::now())
+}
+
 /// Reason why the negotiation failed.
-struct Unmet {
+struct OpenError {
     /// The connection ended on the probe.
     ended: bool,
     error: Error,
 }
 
-impl From<Error> for Unmet {
-    fn from(error: Error) -> Unmet {
-        Unmet { ended: false, error }
+impl From<Error> for OpenError {
+    fn from(error: Error) -> OpenError {
+        OpenError { ended: false, error }
     }
 }
 
-fn unmet(core: &Core, failure: &Failure) -> Unmet {
-    Unmet { ended: matches!(failure, Failure::Closed(_) | Failure::Io(_)), error: core.explained(failure) }
+fn connect_error(core: &Core, failure: &Failure) -> OpenError {
+    OpenError { ended: matches!(failure, Failure::Closed(_) | Failure::Io(_)), error: core.error_of(failure) }
 }
 
-/// Returns whether the rejection of the probe is one of an older server. Authorisation, overload
-/// and messages too large for the server are not about eras (requirements NEG-13, NEG-16).
-fn says_legacy(failure: &Failure) -> bool {
+/// Returns whether this failure of the probe means an older server. Statuses about authorisation,
+/// overload and message size do not (requirements NEG-13, NEG-16).
+fn means_legacy(failure: &Failure) -> bool {
     match failure {
         Failure::Refused { status, .. } => {
             (400..500).contains(status)
@@ -240,27 +289,32 @@ fn says_legacy(failure: &Failure) -> bool {
     }
 }
 
-fn judged(reply: &RawReply) -> Verdict {
+fn era_of(reply: &RawReply) -> DetectedEra {
     if reply.ok {
-        return codec::verdict(Ok(reply.value()));
+        return codec::detect_era(Ok(reply.value()));
     }
     match RpcError::read(reply.value()) {
-        Some(error) => codec::verdict(Err(&error)),
-        None => Verdict::Legacy(NEWEST_SESSION),
+        Some(error) => codec::detect_era(Err(&error)),
+        None => DetectedEra::Legacy(NEWEST_SESSION),
     }
 }
 
-/// A modern server without a description. It may have any capability.
-fn undescribed() -> Box<Greeting> {
-    Box::new(Greeting { revision: codec::MODERN, ..Greeting::default() })
+/// Description of a modern server that sent none. Such a server may have any capability.
+fn undescribed_server() -> Box<ServerDescription> {
+    Box::new(ServerDescription { revision: codec::MODERN, ..ServerDescription::default() })
 }
 
 pub(super) fn request(want: &RequestKind<'_>) -> Result<OutgoingRequest, Error> {
     OutgoingRequest::new(want).map_err(|e| Error::new(ErrorKind::Invalid, e))
 }
 
-/// Adds to the error that the server was started twice.
-fn twice(error: Error) -> Error {
+fn no_common_revision(versions: &str) -> Error {
+    let message = format!("no common revision; the server supports: {versions}");
+    Error::new(ErrorKind::PeerIncompatible, message)
+}
+
+/// Adds to the error that the client started the server again.
+fn restarted(error: Error) -> Error {
     let why = "the server exited on the first request and was started again; then";
     let twice = Error::new(error.kind(), format!("{why}: {error}"));
     match error.code() {
@@ -269,24 +323,51 @@ fn twice(error: Error) -> Error {
     }
 }
 
+/// Closes the connection and returns the error.
 fn closed(core: &Core, error: Error) -> Error {
     core.close_transport();
     error
 }
 
-/// Stack of the thread that opens a session again: it calls the program's header function and
-/// begins TLS.
+/// Stack size of the thread that opens a session again. It calls the program's header function and
+/// performs TLS handshakes.
 const RENEWING_STACK: usize = 256 << 10;
 
 impl Core {
-    /// Opens a session: the handshake.
+    /// Requests the description of the server, because it rejected the first request after a
+    /// remembered description was used. Returns whether the client now uses the session protocol.
+    pub(super) fn verify(self: &Arc<Self>, deadline: Instant) -> Result<bool, Error> {
+        let probe = self.send_once(&request(&RequestKind::Describe)?, time_left(self, deadline));
+        let reply =
+            probe.and_then(|probe| self.outcome_of(&probe).inspect_err(|_| _ = self.take(probe.id())));
+        let era = match reply {
+            Ok(reply) => era_of(&reply),
+            Err(failure) if means_legacy(&failure) => DetectedEra::Legacy(NEWEST_SESSION),
+            Err(failure) => return Err(self.error_of(&failure)),
+        };
+        match era {
+            DetectedEra::Modern(server) => {
+                self.set_server(*server.unwrap_or_else(undescribed_server));
+                Ok(false)
+            }
+            DetectedEra::Legacy(revision) => {
+                self.open_session(revision, time_left(self, deadline))?;
+                self.restore()?;
+                self.assume_changed();
+                Ok(true)
+            }
+            DetectedEra::Unsupported(versions) => Err(no_common_revision(&versions)),
+        }
+    }
+
+    /// Performs the `initialize` handshake.
     fn open_session(self: &Arc<Self>, revision: Revision, timeout: Duration) -> Result<(), Error> {
         self.use_sessions(true);
-        let open = request(&RequestKind::Open(revision, &self.card))?;
-        let pending = self.send_once(&open, timeout).map_err(|failure| self.explained(&failure))?;
+        let open = request(&RequestKind::Open(revision, &self.identity))?;
+        let pending = self.send_once(&open, timeout).map_err(|failure| self.error_of(&failure))?;
         let reply = self.outcome_of(&pending).map_err(|failure| {
             self.take(pending.id());
-            self.explained(&failure)
+            self.error_of(&failure)
         })?;
         if !reply.ok {
             let error = RpcError::read(reply.value())
@@ -294,14 +375,14 @@ impl Core {
             let message = format!("the server rejected the session: {}", error.message);
             return Err(Error::new(ErrorKind::PeerIncompatible, message).with_code(error.code, error.data));
         }
-        let greeting =
-            codec::opened(reply.value()).map_err(|why| Error::new(ErrorKind::PeerIncompatible, why))?;
+        let server = codec::initialize_result(reply.value())
+            .map_err(|why| Error::new(ErrorKind::PeerIncompatible, why))?;
         self.recycle(reply.doc);
-        self.settle(greeting);
+        self.set_server(server);
         Ok(())
     }
 
-    /// Waits for the outcome of a request. At its deadline it stays in the table.
+    /// Waits for the outcome of a request. The request stays in the table after its deadline.
     fn outcome_of(self: &Arc<Self>, pending: &PendingCall) -> Result<RawReply, Failure> {
         self.wait(pending, None, None).unwrap_or(Err(Failure::Timeout))
     }
@@ -311,9 +392,9 @@ impl Core {
         lock(&self.session.renewal).epoch
     }
 
-    /// Opens the session again, unless that was done since `epoch`. Waits for it until `deadline`.
+    /// Opens the session again, unless a thread has done so since `epoch`. Waits until `deadline`.
     ///
-    /// A thread of its own opens it, because each call that waits for it has a deadline of its own.
+    /// A separate thread opens the session, because each call that waits has its own deadline.
     pub(super) fn renew(self: &Arc<Self>, epoch: u64, deadline: Instant) -> Result<(), Error> {
         let lost = |why: Arc<Error>| {
             let what = "the session was lost and could not be opened again";
@@ -345,9 +426,9 @@ impl Core {
 
     /// Opens the session again and stores the outcome.
     fn reopen(self: &Arc<Self>) {
-        // This calls the program's header function.
+        // `guard`, because this calls the program's header function.
         let opened = guard(|| {
-            self.open_session(NEWEST_SESSION, self.limits.call_timeout).and_then(|()| self.restore())
+            self.open_session(NEWEST_SESSION, self.limits.client.call_timeout).and_then(|()| self.restore())
         });
         let opened = opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Misuse, "the program panicked")));
         if opened.is_ok() {
@@ -366,7 +447,7 @@ impl Core {
         self.session.renewed.notify_all();
     }
 
-    /// Sends again the settings that belong to the session.
+    /// Sends the log level and the subscriptions in the new session.
     fn restore(self: &Arc<Self>) -> Result<(), Error> {
         let level = *lock(&self.session.log_level);
         if let Some(level) = level {
@@ -380,8 +461,8 @@ impl Core {
 
     /// Sends a request whose result has no content, and waits for it.
     pub(super) fn ask_once(self: &Arc<Self>, request: &OutgoingRequest) -> Result<(), Error> {
-        let timeout = self.limits.call_timeout;
-        let pending = self.send_once(request, timeout).map_err(|failure| self.explained(&failure))?;
+        let timeout = self.limits.client.call_timeout;
+        let pending = self.send_once(request, timeout).map_err(|failure| self.error_of(&failure))?;
         match self.outcome_of(&pending) {
             Ok(reply) if reply.ok => {
                 self.recycle(reply.doc);
@@ -390,14 +471,15 @@ impl Core {
             Ok(reply) => Err(remote_error(&reply)),
             Err(failure) => {
                 self.give_up(&pending, failure.clone());
-                Err(self.explained(&failure))
+                Err(self.error_of(&failure))
             }
         }
     }
 
-    /// Requests log entries from this level on: once in a session, otherwise with every request.
+    /// Requests log entries of this level and above: once in a session, otherwise with each
+    /// request.
     pub(super) fn set_level(self: &Arc<Self>, level: Level) -> Result<(), Error> {
-        if self.era().sessions() && self.greeting().offer.logging {
+        if self.era().sessions() && self.server().capabilities.logging {
             self.ask_once(&request(&RequestKind::SetLevel(level))?)?;
         }
         *lock(&self.session.log_level) = Some(level);

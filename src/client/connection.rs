@@ -17,48 +17,67 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::era::client::{ClientEra, ClientIdentity, Envelope, Greeting, Notice};
+#[cfg(feature = "observe")]
+use crate::era::client::revision_name;
+use crate::era::client::{ClientEra, ClientIdentity, Envelope, OutgoingNotification, ServerDescription};
 use crate::era::legacy; // legacy
 use crate::era::modern;
 use crate::era::outgoing::OutgoingRequest;
 use crate::error::{Error, ErrorKind};
+#[cfg(feature = "observe")]
+use crate::json::Value;
 use crate::json::{Doc, Writer};
 use crate::limits::Limits;
 use crate::model::Level;
+#[cfg(feature = "observe")]
+use crate::model::trace::TraceParent;
+#[cfg(feature = "observe")]
+use crate::observe::{Observation, RequestFacts, RequestOutcome, RequestSide};
 use crate::rpc::pending::Pending;
 use crate::rpc::{Id, RpcError};
 use crate::sync::{lock, wait_for};
-use crate::transport::client::{Failure, Kind, Outgoing, Session, Settled, Transport, Wait};
+use crate::transport::client::{Failure, Kind, NegotiatedEra, Outgoing, SendMode, Session, Transport};
 
+use super::ClientStats;
 use super::cache::Cache;
 use super::handlers::HandlerPool;
 use super::pending_call::{CallTimeout, PendingCall, RawReply, Waiters};
 use super::subscriptions::Subscriptions;
 
-/// Documents that are kept for the next responses.
+/// Number of documents that are stored for reuse by later responses.
 const SPARE: usize = 8;
-/// Largest memory of a kept document, in bytes.
+/// Memory limit of a stored document, in bytes.
 const SPARE_BYTES: usize = 64 << 10;
-/// Bytes of a stray line that are passed to the noise handler.
-const NOISE_SHOWN: usize = 200;
+/// Error of the calls in flight when the program closes the connection.
+const CLOSED: &str = "the connection was closed by this client";
+/// Bytes of a stray line that are passed to the handler of stray output.
+const STRAY_SHOWN: usize = 200;
 
-/// Counters of messages that belong to no call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ClientStats {
-    /// Lines that are not valid messages: stray output, lines beyond the limit.
-    pub noise: u64,
-    /// Responses and notifications that match no request: late, duplicate, or with an unknown id.
-    pub late: u64,
-    /// Notifications dropped because the handlers are too slow.
-    pub dropped: u64,
+/// Guard that ends a call when dropped, also if `on_frame` of the program panics while the
+/// cancellation is sent.
+struct WithdrawGuard<'w> {
+    core: &'w Core,
+    pending: &'w Arc<PendingCall>,
+    /// Id of the request, if it was in the table.
+    taken: Option<u64>,
+    why: &'w Failure,
+}
+
+impl Drop for WithdrawGuard<'_> {
+    fn drop(&mut self) {
+        Arc::clone(self.pending).give_up(self.why.clone());
+        if let Some(id) = self.taken {
+            self.core.transport.abandon(id);
+        }
+        self.core.transport.interrupt_caller();
+    }
 }
 
 /// State of a connection.
 pub(super) struct Core {
     pub(super) transport: Arc<dyn Transport>,
     pub(super) limits: Limits,
-    pub(super) card: ClientIdentity,
+    pub(super) identity: ClientIdentity,
     pub(super) handlers: Arc<HandlerPool>,
     pub(super) waiters: Arc<Waiters>,
     requests: Mutex<Requests>,
@@ -77,7 +96,7 @@ pub(super) struct Core {
 
 struct Requests {
     table: Pending<Arc<PendingCall>>,
-    /// Reason why nothing more can be sent.
+    /// Reason why the connection has ended; then no message can be sent.
     ended: Option<Failure>,
 }
 
@@ -87,18 +106,20 @@ struct Negotiated {
     /// A session is open or being opened. Otherwise the modern era is used or assumed.
     sessions: AtomicBool,
     /// The era is known.
-    settled: AtomicBool,
-    greeting: Mutex<Arc<Greeting>>,
+    done: AtomicBool,
+    /// The era is assumed from a remembered description, and no response has proven it.
+    unproven: AtomicBool,
+    server: Mutex<Arc<ServerDescription>>,
 }
 
-/// State that belongs to a session, or takes its place in the stateless protocol.
+/// State of a session, or the equivalent state in the stateless protocol.
 #[derive(Default)]
 pub(super) struct SessionState {
     /// Lowest level of log entries, in the era whose requests contain it.
     pub log_level: Mutex<Option<Level>>,
     /// Ids of the server's requests that are being handled and not cancelled.
     pub server_requests: Mutex<Vec<Id>>,
-    /// Opening a lost session again: once for all threads.
+    /// One attempt to open a lost session again serves all threads.
     pub renewal: Mutex<Renewal>,
     pub renewed: Condvar,
 }
@@ -116,7 +137,7 @@ pub(super) struct Renewal {
 
 #[derive(Default)]
 pub(super) struct Counters {
-    noise: AtomicU64,
+    stray_output: AtomicU64,
     late: AtomicU64,
 }
 
@@ -130,20 +151,20 @@ impl Core {
     pub(super) fn new(
         transport: Arc<dyn Transport>,
         limits: Limits,
-        card: ClientIdentity,
+        identity: ClientIdentity,
         handlers: Arc<HandlerPool>,
         #[cfg(feature = "schema")] checks: bool,
     ) -> Arc<Core> {
         Arc::new(Core {
             transport,
-            card,
+            identity,
             handlers,
-            waiters: Waiters::new(limits.ask_timeout),
-            requests: Mutex::new(Requests { table: Pending::new(limits.calls), ended: None }),
+            waiters: Waiters::new(limits.client_input_timeout),
+            requests: Mutex::new(Requests { table: Pending::new(limits.client.calls), ended: None }),
             spare: Mutex::default(),
             negotiated: Negotiated::default(),
             session: SessionState::default(),
-            cache: Cache::new(limits.cache_bytes),
+            cache: Cache::new(limits.client.cache_bytes),
             subscriptions: Subscriptions::default(),
             counters: Counters::default(),
             closing: Closing::default(),
@@ -167,32 +188,46 @@ impl Core {
         self.negotiated.sessions.store(sessions, Ordering::Release);
     }
 
-    pub(super) fn greeting(&self) -> Arc<Greeting> {
-        Arc::clone(&lock(&self.negotiated.greeting))
+    pub(super) fn server(&self) -> Arc<ServerDescription> {
+        Arc::clone(&lock(&self.negotiated.server))
     }
 
     /// Stores the result of the negotiation, and begins the session if there is one.
-    pub(super) fn settle(&self, greeting: Greeting) {
-        *lock(&self.negotiated.greeting) = Arc::new(greeting);
-        self.negotiated.settled.store(true, Ordering::Release);
+    pub(super) fn set_server(&self, server: ServerDescription) {
+        *lock(&self.negotiated.server) = Arc::new(server);
+        self.negotiated.done.store(true, Ordering::Release);
         let session = self.era().sessions();
         if session {
             let mut w = Writer::new();
-            self.era().notice(&mut w, Notice::Ready);
-            let deadline = Instant::now() + self.limits.call_timeout;
+            self.era().notification(&mut w, OutgoingNotification::Initialized);
+            let by = Instant::now() + self.limits.client.call_timeout;
             // OK to drop: the next request fails with the reason.
-            let _ = self.send_frame(w.as_bytes(), Kind::Notification, deadline, Wait::Blocking(&mut || true));
+            let _ = self.send_frame(w.as_bytes(), Kind::Notification, by, SendMode::Blocking(&mut || true));
         }
-        self.transport.settled(&Settled { session, headers: self.headers(None) });
+        self.transport.on_negotiated(&NegotiatedEra { session, headers: self.headers(None) });
     }
 
-    pub(super) fn is_settled(&self) -> bool {
-        self.negotiated.settled.load(Ordering::Acquire)
+    /// Marks the era as assumed: the first response may show that the server uses the other one.
+    pub(super) fn mark_unproven(&self) {
+        self.negotiated.unproven.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_unproven(&self) -> bool {
+        self.negotiated.unproven.load(Ordering::Acquire)
+    }
+
+    /// Marks the era as proven. Returns whether it was only assumed before.
+    pub(super) fn mark_proven(&self) -> bool {
+        self.negotiated.unproven.swap(false, Ordering::AcqRel)
+    }
+
+    pub(super) fn is_negotiated(&self) -> bool {
+        self.negotiated.done.load(Ordering::Acquire)
     }
 
     pub(super) fn stats(&self) -> ClientStats {
         ClientStats {
-            noise: self.counters.noise.load(Ordering::Relaxed),
+            stray_output: self.counters.stray_output.load(Ordering::Relaxed),
             late: self.counters.late.load(Ordering::Relaxed),
             dropped: self.handlers.dropped.load(Ordering::Relaxed),
         }
@@ -203,7 +238,7 @@ impl Core {
     /// # Errors
     /// [`ErrorKind::PeerIncompatible`] names the capability.
     pub(super) fn declared(&self, method: &str) -> Result<(), Error> {
-        match lock(&self.negotiated.greeting).lacks(method) {
+        match lock(&self.negotiated.server).lacks(method) {
             None => Ok(()),
             Some((capability, what)) => {
                 let why =
@@ -219,14 +254,17 @@ impl Core {
         lock(&self.requests).table.len().saturating_sub(listening)
     }
 
-    /// Registers a request and gives it its id.
+    /// Registers a request and sets its id.
     pub(super) fn register(&self, pending: &Arc<PendingCall>) -> Result<(), Failure> {
         let mut requests = lock(&self.requests);
         if let Some(ended) = &requests.ended {
             return Err(ended.clone());
         }
         let id = requests.table.insert(Arc::clone(pending)).map_err(|_| {
-            Failure::Busy(format!("{} calls are in flight, see `Limits::calls`", self.limits.calls))
+            Failure::Busy(format!(
+                "{} calls are in flight, see `ClientLimits::calls`",
+                self.limits.client.calls
+            ))
         })?;
         pending.set_id(id);
         Ok(())
@@ -248,12 +286,12 @@ impl Core {
     }
 
     /// Returns the id of the request in flight, if there is only one.
-    pub(super) fn only(&self) -> Option<u64> {
+    pub(super) fn single_request_id(&self) -> Option<u64> {
         lock(&self.requests).table.only()
     }
 
-    /// Sends a request that is in the table. With `here` the transport may make the exchange on the
-    /// calling thread.
+    /// Sends a request that is in the table. With `here` the transport may perform the exchange on
+    /// the calling thread.
     pub(super) fn send(
         &self,
         request: &OutgoingRequest,
@@ -264,6 +302,8 @@ impl Core {
         let era = self.era();
         let mut w = Writer::with_capacity(384 + request.params.len());
         era.request(&mut w, envelope, request);
+        #[cfg(feature = "observe")]
+        self.observe(request, envelope.id, w.as_bytes().len());
         let message = Outgoing {
             frame: w.as_bytes(),
             kind: match request.is_listen() {
@@ -278,16 +318,43 @@ impl Core {
             headers: &self.headers(Some(request)),
             deadline,
         };
-        self.transport.send(&message, here.map_or(Wait::Queued, Wait::Blocking))
+        self.transport.send(&message, here.map_or(SendMode::Queued, SendMode::Blocking))
     }
 
-    /// Headers of a message, for transports that have headers.
+    /// Starts the observation of a request that is about to be sent.
+    #[cfg(feature = "observe")]
+    fn observe(&self, request: &OutgoingRequest, id: u64, bytes: usize) {
+        let observers = self.handlers.observers();
+        let Some(pending) = (if observers.is_empty() { None } else { self.find(id) }) else { return };
+        let meta = Doc::parse(format!("{{{}}}", request.meta).as_bytes()).unwrap_or_default();
+        let trace = meta.root().get("traceparent").and_then(Value::as_str);
+        pending.observation.get_or_init(|| {
+            let described = RequestFacts {
+                side: RequestSide::Client,
+                method: request.method.to_string(),
+                name: request.subject.clone(),
+                id: id.to_string(),
+                protocol: self.is_negotiated().then(|| revision_name(self.server().revision)),
+                principal: None,
+                session: None,
+                over_http: self.transport.properties().headers,
+                #[cfg(feature = "http-server")]
+                peer: None,
+                trace: trace.and_then(TraceParent::parse),
+                bytes_in: 0,
+                bytes_out: bytes,
+            };
+            Observation::new(observers, described)
+        });
+    }
+
+    /// Returns the headers of a message; empty if the transport has no headers.
     fn headers(&self, request: Option<&OutgoingRequest>) -> Vec<(String, String)> {
-        if !self.transport.traits().headers {
+        if !self.transport.properties().headers {
             return Vec::new();
         }
         #[cfg_attr(not(feature = "http-client"), allow(unused_mut))]
-        let mut headers = self.era().headers(self.greeting().revision, request);
+        let mut headers = self.era().headers(self.server().revision, request);
         #[cfg(feature = "http-client")]
         if let Some(request) = request.filter(|_| self.sends_header_params()) {
             self.header_params.headers(request, &mut headers);
@@ -304,7 +371,7 @@ impl Core {
     ) -> Result<Arc<PendingCall>, Failure> {
         let pending = PendingCall::new(Some(CallTimeout::fixed(timeout)), false, &self.waiters);
         self.register(&pending)?;
-        let envelope = Envelope::new(pending.id(), &self.card);
+        let envelope = Envelope::new(pending.id(), &self.identity);
         let deadline = Instant::now() + timeout;
         match self.send(request, &envelope, deadline, Some(&mut || !pending.is_finished())) {
             Ok(()) => Ok(pending),
@@ -315,73 +382,103 @@ impl Core {
         }
     }
 
-    /// Ends a request from this side, if it is not over: it leaves the table, then the server is
-    /// notified (basic/utilities/cancellation). Not for the opening of a session, which cannot be
-    /// cancelled.
+    /// Ends a call whose request could not be sent. `waited` is true if the transport performed the
+    /// exchange on this thread.
+    pub(super) fn after_sending(&self, pending: &Arc<PendingCall>, sent: Result<(), Failure>, waited: bool) {
+        match sent {
+            // The message may have been sent, so the server is notified.
+            Err(Failure::Timeout) => self.give_up(pending, Failure::Timeout),
+            Err(failure) => {
+                if self.take(pending.id()).is_some() {
+                    Arc::clone(pending).finish(Err(failure));
+                }
+            }
+            // If the request is not in the table, another thread is about to set its outcome.
+            Ok(()) if waited && self.find(pending.id()).is_some() => self.give_up(pending, Failure::Timeout),
+            Ok(()) => {}
+        }
+    }
+
+    /// Ends a request that is still in flight: removes it from the table, then notifies the server
+    /// (basic/utilities/cancellation). Never use this for `initialize`, which a client must not
+    /// cancel.
     pub(super) fn give_up(&self, pending: &Arc<PendingCall>, why: Failure) {
-        let mut id = pending.id();
-        let mut taken = self.take(id).is_some();
-        Arc::clone(pending).give_up(why);
+        let id = pending.id();
+        self.withdraw(pending, id, &why);
         // A handler thread may have registered it again meanwhile, under another id.
-        if pending.id() != id {
-            id = pending.id();
-            taken = self.take(id).is_some();
+        let later = pending.id();
+        if later != id {
+            self.withdraw(pending, later, &why);
         }
-        if !taken {
-            return;
+    }
+
+    /// Takes a request with this id from the table, notifies the server, and ends the call.
+    fn withdraw(&self, pending: &Arc<PendingCall>, id: u64, why: &Failure) {
+        let taken = self.take(id).map(|_| id);
+        let closing_cancels = self.transport.properties().closing_cancels && !self.era().sessions();
+        let withdrawn = WithdrawGuard { core: self, pending, taken, why };
+        // Before the call ends, because its waiter may close the connection.
+        if taken.is_some() && !closing_cancels {
+            self.notify(OutgoingNotification::Cancelled(id));
         }
-        self.transport.look();
-        let closing_cancels = self.transport.traits().closing_cancels && !self.era().sessions();
-        if !closing_cancels {
-            self.notice(Notice::Cancelled(id));
-        }
-        self.transport.abandon(id);
+        drop(withdrawn);
     }
 
     /// Sends a notification of this client.
-    pub(super) fn notice(&self, notice: Notice) {
+    pub(super) fn notify(&self, notification: OutgoingNotification) {
         let mut w = Writer::new();
-        self.era().notice(&mut w, notice);
+        self.era().notification(&mut w, notification);
         self.send_now(w.as_bytes(), Kind::Notification);
     }
 
     /// Sends a message without waiting: it is sent at once or dropped.
     pub(super) fn send_now(&self, frame: &[u8], kind: Kind) {
         if !frame.is_empty() {
-            // OK to drop: a peer that does not read does not get what it requested.
-            let _ = self.send_frame(frame, kind, Instant::now(), Wait::Queued);
+            // OK to drop: a peer that does not read misses its responses.
+            let _ = self.send_frame(frame, kind, Instant::now(), SendMode::Queued);
         }
     }
 
     /// Sends a message that is not a request.
-    fn send_frame(&self, frame: &[u8], kind: Kind, deadline: Instant, wait: Wait<'_>) -> Result<(), Failure> {
+    fn send_frame(&self, frame: &[u8], kind: Kind, by: Instant, mode: SendMode<'_>) -> Result<(), Failure> {
         let session = if self.era().sessions() { Session::Within } else { Session::None };
-        let message = Outgoing { frame, kind, session, headers: &self.headers(None), deadline };
-        self.transport.send(&message, wait)
+        let message = Outgoing { frame, kind, session, headers: &self.headers(None), deadline: by };
+        self.transport.send(&message, mode)
     }
 
-    /// Ends the connection. Returns after everything that belongs to it has ended, by the times of
-    /// [`Limits`].
+    /// Closes the connection. Returns after its threads and its process have ended, or after the
+    /// timeouts of [`Limits`].
     pub(super) fn close(&self) {
+        self.close_with(CLOSED);
+    }
+
+    /// Like [`Core::close`], with another reason for the calls in flight.
+    pub(super) fn close_with(&self, why: &str) {
         if std::mem::replace(&mut *lock(&self.closing.begun), true) {
             return;
         }
         self.closing.changed.notify_all();
         self.handlers.close();
+        self.end(Failure::Closed(why.to_owned()));
         self.close_transport();
     }
 
-    /// Ends the connection but not the handlers, which another connection may use.
+    /// Closes the connection but not the handler pool, which another connection may use.
     pub(super) fn close_transport(&self) {
-        self.end(Failure::Closed("the connection was closed by this client".to_owned()));
-        self.transport.close(Instant::now() + self.limits.child_exit);
+        self.end(Failure::Closed(CLOSED.to_owned()));
+        self.transport.close(Instant::now() + self.limits.client.child_exit);
     }
 
-    /// Converts a failure to an error. If the connection broke, the error quotes the server's last
-    /// output.
-    pub(super) fn explained(&self, failure: &Failure) -> Error {
+    /// Kills the child process and does not wait.
+    pub(super) fn kill(&self) {
+        self.transport.kill();
+    }
+
+    /// Converts a failure to an error. If the connection was closed, the error quotes the end of
+    /// the server's stderr.
+    pub(super) fn error_of(&self, failure: &Failure) -> Error {
         let output = match failure {
-            Failure::Closed(_) | Failure::Io(_) | Failure::Interrupted(_) => self.transport.aside(),
+            Failure::Closed(_) | Failure::Io(_) | Failure::Interrupted(_) => self.transport.stderr_tail(),
             _ => None,
         };
         match (output, failure) {
@@ -395,10 +492,11 @@ impl Core {
     /// Returns the reason why the connection has ended.
     pub(super) fn ended(&self) -> Option<Error> {
         let ended = lock(&self.requests).ended.clone();
-        ended.map(|failure| self.explained(&failure))
+        ended.map(|failure| self.error_of(&failure))
     }
 
-    /// Fails all requests in flight, and all later ones. Returns `false` if that was done before.
+    /// Fails all requests in flight and all later ones. Returns `false` if the connection had ended
+    /// before.
     pub(super) fn end(&self, failure: Failure) -> bool {
         let mut requests = lock(&self.requests);
         if requests.ended.is_some() {
@@ -410,12 +508,12 @@ impl Core {
         for (_, pending) in waiting {
             pending.finish(Err(failure.clone()));
         }
-        self.transport.look();
+        self.transport.interrupt_caller();
         true
     }
 
-    /// Waits for this time, or until the connection is closed. Returns whether it is still open.
-    pub(super) fn rest(&self, time: Duration) -> bool {
+    /// Sleeps for this time, or until the connection is closed. Returns whether it is still open.
+    pub(super) fn sleep(&self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
         let mut closing = lock(&self.closing.begun);
         while !*closing {
@@ -428,7 +526,7 @@ impl Core {
         false
     }
 
-    /// Returns a document for a message, a recycled one if there is one.
+    /// Returns an empty document for a message, a recycled one if there is one.
     pub(super) fn spare_doc(&self) -> Doc {
         lock(&self.spare).pop().unwrap_or_default()
     }
@@ -445,19 +543,35 @@ impl Core {
     /// Returns whether tool arguments are also sent as headers.
     #[cfg(feature = "http-client")]
     pub(super) fn sends_header_params(&self) -> bool {
-        self.transport.traits().headers && !self.era().sessions()
+        self.transport.properties().headers && !self.era().sessions()
     }
 
     /// Counts a line that is not a valid message, and reports its beginning.
-    pub(super) fn count_noise(&self, line: &[u8]) {
-        self.counters.noise.fetch_add(1, Ordering::Relaxed);
-        let shown = line.get(..NOISE_SHOWN).unwrap_or(line);
-        self.handlers.report_noise(String::from_utf8_lossy(shown).into_owned());
+    pub(super) fn count_stray_output(&self, line: &[u8]) {
+        self.counters.stray_output.fetch_add(1, Ordering::Relaxed);
+        let shown = line.get(..STRAY_SHOWN).unwrap_or(line);
+        self.handlers.report_stray_output(String::from_utf8_lossy(shown).into_owned());
     }
 
     /// Counts a message that matches no request.
     pub(super) fn count_late(&self) {
         self.counters.late.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(feature = "observe")]
+impl PendingCall {
+    /// Returns the outcome for the program's observers; `None` if the request is not observed.
+    pub(super) fn observed_outcome(&self, outcome: &Result<RawReply, Failure>) -> Option<RequestOutcome> {
+        let reply = outcome.as_ref().map(|reply| (reply.doc.root().raw().len(), reply.value(), reply.ok));
+        self.observation.get()?.outcome_of(reply)
+    }
+
+    /// Reports the request to the program's observers.
+    pub(super) fn report(&self, ended: Option<RequestOutcome>) {
+        if let (Some(ended), Some(observation)) = (ended, self.observation.get()) {
+            observation.end(ended);
+        }
     }
 }
 
@@ -471,7 +585,7 @@ pub(super) fn remote_error(reply: &RawReply) -> Error {
     RpcError::read(reply.value()).map_or_else(|| misbehaved("malformed error object in a response"), remote)
 }
 
-/// The server violated the protocol.
+/// Returns the error for a server that violates the protocol.
 pub(super) fn misbehaved(what: impl Into<String>) -> Error {
     Error::new(ErrorKind::PeerMisbehaved, what.into())
 }

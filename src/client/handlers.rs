@@ -1,14 +1,16 @@
 //! Handlers of the program, and the threads that run them.
 //!
-//! Holds the handlers, runs them on a small bounded pool, validates their results, and delivers log
-//! entries and changes in order. Handlers never run on the thread that reads.
+//! Owns the handlers, runs them on a small bounded pool, validates their results, and delivers log
+//! entries and changes in order. Handlers never run on the reader thread.
 //!
 //! # Invariants
 //! - A request without a registered handler is rejected.
-//! - Events are delivered in order, by one thread at a time. Beyond [`Limits::events`] events, or
-//!   [`Limits::in_flight_bytes`] bytes of them, new ones are dropped and counted. A change that is
-//!   already queued is not queued again.
-//! - Requests of the server that are queued or being handled hold at most as many bytes again.
+//! - Events are delivered in order, by one thread at a time. Beyond
+//!   [`ClientLimits::events`](crate::ClientLimits::events) events, or [`Limits::in_flight_bytes`]
+//!   bytes of them, new ones are dropped and counted. A change that is already queued is not queued
+//!   again.
+//! - Requests of the server that are queued or being handled take at most
+//!   [`Limits::in_flight_bytes`] bytes as well.
 //! - A handler that panics rejects its request.
 
 use std::collections::VecDeque;
@@ -18,17 +20,35 @@ use std::time::Duration;
 
 use crate::era::meta;
 use crate::error::Error;
-use crate::json::Json;
+use crate::json::{Json, Value};
 use crate::limits::Limits;
 use crate::model::client_request::{
-    Action, AskReply, AskRequest, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest,
+    ElicitAction, ElicitResponse, Form, InputRequest, InputResponse, Refusal, Root, SampleResponse, Sampling,
+    UrlElicitation,
 };
 use crate::model::{Change, ClientCapabilities, Level};
-use crate::pool::{Pool, PoolSize, Refused, guard};
+#[cfg(feature = "observe")]
+use crate::observe::Observers;
+use crate::pool::{Pool, PoolSize, RejectedJob, guard};
 use crate::rpc::{RpcError, code};
 use crate::sync::lock;
 
+use super::extension::{Extensions, Received};
+
 /// A log entry of a server. Its content is untrusted.
+///
+/// ```no_run
+/// use std::process::Command;
+/// use tinymcp::{Client, Level, stderr};
+///
+/// let client = Client::builder("host", "1.0.0")
+///     .on_log(Level::Warning, |entry| {
+///         let logger = entry.logger.as_deref().unwrap_or("server");
+///         stderr::write(format!("{} {logger}: {}\n", entry.level.as_str(), entry.data));
+///     })
+///     .spawn(Command::new("board_server"))?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogEntry {
@@ -40,13 +60,13 @@ pub struct LogEntry {
     pub data: Json,
 }
 
-pub(super) type OnForm = Box<dyn Fn(&Form) -> Result<FormResponse, Refusal> + Send + Sync>;
-pub(super) type OnUrl = Box<dyn Fn(&UrlRequest) -> Result<Action, Refusal> + Send + Sync>;
+pub(super) type OnForm = Box<dyn Fn(&Form) -> Result<ElicitResponse, Refusal> + Send + Sync>;
+pub(super) type OnUrl = Box<dyn Fn(&UrlElicitation) -> Result<ElicitAction, Refusal> + Send + Sync>;
 pub(super) type OnSample = Box<dyn Fn(&Sampling) -> Result<SampleResponse, Refusal> + Send + Sync>;
 pub(super) type OnLog = Box<dyn Fn(&LogEntry) + Send + Sync>;
 pub(super) type OnChange = Box<dyn Fn(&Change) + Send + Sync>;
 pub(super) type OnEnd = Box<dyn Fn(&Error) + Send + Sync>;
-pub(super) type OnNoise = Box<dyn Fn(&str) + Send + Sync>;
+pub(super) type OnStrayOutput = Box<dyn Fn(&str) + Send + Sync>;
 
 /// Callbacks that the program registered.
 #[derive(Default)]
@@ -58,9 +78,12 @@ pub(super) struct Handlers {
     pub roots: Option<Vec<Root>>,
     pub log: Option<OnLog>,
     pub change: Option<OnChange>,
-    pub noise: Option<OnNoise>,
+    pub stray_output: Option<OnStrayOutput>,
     pub end: Option<OnEnd>,
-    /// Gets requests and log entries first.
+    pub extensions: Extensions,
+    #[cfg(feature = "observe")]
+    pub observers: Observers,
+    /// Receives requests and log entries before the handlers.
     pub relay: Option<Arc<dyn Relay>>,
 }
 
@@ -80,18 +103,18 @@ pub(super) enum Declined {
 
 /// A request of an upstream server that the hub forwards to one of its clients. Dropping it without
 /// a response rejects it.
-pub(crate) struct Question {
+pub(crate) struct Forwarded {
     /// The request.
-    pub(crate) request: AskRequest,
+    pub(crate) request: InputRequest,
     respond: Option<Respond>,
 }
 
 /// Sends the response to a request of the server.
 pub(super) type Respond = Box<dyn FnOnce(Result<&Json, &RpcError>) + Send>;
 
-impl Question {
-    pub(super) fn new(request: AskRequest, respond: Respond) -> Question {
-        Question { request, respond: Some(respond) }
+impl Forwarded {
+    pub(super) fn new(request: InputRequest, respond: Respond) -> Forwarded {
+        Forwarded { request, respond: Some(respond) }
     }
 
     /// Sends the response, unless the server has cancelled the request.
@@ -103,13 +126,13 @@ impl Question {
     }
 
     /// Returns the request for the client's own handlers.
-    pub(super) fn give_back(mut self) -> AskRequest {
+    pub(super) fn into_request(mut self) -> InputRequest {
         self.respond = None;
-        std::mem::replace(&mut self.request, AskRequest::Roots)
+        std::mem::replace(&mut self.request, InputRequest::Roots)
     }
 }
 
-impl Drop for Question {
+impl Drop for Forwarded {
     fn drop(&mut self) {
         if let Some(respond) = self.respond.take() {
             respond(Err(&RpcError::new(code::INTERNAL, "The client dropped the request without a response")));
@@ -124,7 +147,7 @@ pub(crate) trait Relay: Send + Sync {
     ///
     /// # Errors
     /// Returns the request if the client's own handlers must respond to it.
-    fn question(&self, question: Question) -> Result<(), Question>;
+    fn forward(&self, request: Forwarded) -> Result<(), Forwarded>;
 
     /// Forwards a log entry.
     fn log(&self, entry: &LogEntry);
@@ -138,8 +161,9 @@ impl Event {
     fn size(&self) -> usize {
         match self {
             Event::Log(entry) => entry.data.as_str().len() + entry.logger.as_ref().map_or(0, String::len),
-            Event::Change(Change::Updated(uri)) => uri.len(),
-            Event::Noise(noise) => noise.len(),
+            Event::Change(Change::ResourceUpdated(uri)) => uri.len(),
+            Event::StrayOutput(text) => text.len(),
+            Event::Notification(received) => received.size(),
             Event::Change(_) | Event::End(_) | Event::Task(_) => 0,
         }
     }
@@ -148,7 +172,9 @@ impl Event {
 enum Event {
     Log(LogEntry),
     Change(Change),
-    Noise(String),
+    StrayOutput(String),
+    /// A notification of an extension.
+    Notification(Received),
     End(Error),
     /// Work of the client that may wait for the server.
     Task(Job),
@@ -157,13 +183,13 @@ enum Event {
 #[derive(Default)]
 struct EventQueue {
     events: VecDeque<Event>,
-    /// The sum of their sizes.
+    /// Sum of the sizes of `events`.
     bytes: usize,
-    /// A job that delivers is queued.
+    /// A job that delivers the events is queued in the pool.
     scheduled: bool,
-    /// A thread delivers.
+    /// A thread is delivering events.
     delivering: bool,
-    /// New events are dropped.
+    /// The connection is closed: new events are dropped.
     closed: bool,
 }
 
@@ -182,13 +208,13 @@ pub(super) struct HandlerPool {
     pub(super) dropped: AtomicU64,
 }
 
-/// Bytes of a request that is queued or being handled.
-pub(super) struct Held {
+/// Guard of the bytes that a request takes while it is queued or being handled.
+pub(super) struct Reservation {
     pool: Arc<HandlerPool>,
     bytes: usize,
 }
 
-impl Drop for Held {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.pool.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -198,6 +224,12 @@ impl Drop for Held {
 const IDLE: Duration = Duration::from_secs(5);
 
 impl HandlerPool {
+    /// Returns the program's observers of requests.
+    #[cfg(feature = "observe")]
+    pub(super) fn observers(&self) -> &Observers {
+        &self.handlers.observers
+    }
+
     pub(super) fn new(mut handlers: Handlers, limits: &Limits) -> HandlerPool {
         let roots = handlers.roots.take();
         let capabilities = ClientCapabilities {
@@ -208,8 +240,8 @@ impl HandlerPool {
             roots: roots.is_some(),
         };
         let size = PoolSize {
-            workers: limits.handlers,
-            queue: limits.events,
+            workers: limits.client.handlers,
+            queue: limits.client.events,
             stack: limits.worker_stack,
             idle: IDLE,
         };
@@ -219,7 +251,7 @@ impl HandlerPool {
             capabilities,
             pool: Pool::new(size, |job: Job| job()),
             queue: Mutex::default(),
-            max_events: limits.events,
+            max_events: limits.client.events,
             max_bytes: limits.in_flight_bytes,
             held: AtomicUsize::new(0),
             dropped: AtomicU64::new(0),
@@ -229,6 +261,11 @@ impl HandlerPool {
     /// Returns the capabilities that the handlers provide.
     pub(super) fn capabilities(&self) -> ClientCapabilities {
         self.capabilities
+    }
+
+    /// Returns the extensions that the program declared.
+    pub(super) fn extensions(&self) -> &Extensions {
+        &self.handlers.extensions
     }
 
     /// Returns the relay of a hub.
@@ -255,14 +292,14 @@ impl HandlerPool {
         true
     }
 
-    /// Runs a job on the pool; `false` when there is no room.
+    /// Runs a job on the pool. Returns `false` if the queue is full.
     pub(super) fn run(self: &Arc<Self>, job: Job) -> bool {
         self.submit(job).is_ok()
     }
 
-    /// Queues a job. Its thread delivers queued events afterwards: there may have been no room for
-    /// a job of their own.
-    fn submit(self: &Arc<Self>, job: Job) -> Result<(), Refused<Job>> {
+    /// Queues a job. After it, its thread delivers queued events, because the pool may have been
+    /// too full for a job that delivers them.
+    fn submit(self: &Arc<Self>, job: Job) -> Result<(), RejectedJob<Job>> {
         let this = Arc::clone(self);
         self.pool.try_submit(Box::new(move || {
             job();
@@ -278,22 +315,22 @@ impl HandlerPool {
         queue.bytes = 0;
         queue.closed = true;
         drop(queue);
-        // A task may own values whose drop takes locks.
+        // Dropped without the lock: a task may own values whose drop takes locks.
         drop(dropped);
     }
 
-    /// Reserves room for a request of this size until the guard is dropped. `None` if there is not
-    /// enough room.
-    pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
-        let held = Held { pool: Arc::clone(self), bytes };
+    /// Reserves bytes for a request until the guard is dropped. Returns `None` if too many bytes
+    /// are reserved.
+    pub(super) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
+        let held = Reservation { pool: Arc::clone(self), bytes };
         let before = self.held.fetch_add(bytes, Ordering::Relaxed);
-        // The first may be of any size: a message has a limit of its own.
+        // The first request may have any size: the frame limit bounds it.
         (before == 0 || before + bytes <= self.max_bytes).then_some(held)
     }
 
-    /// Checks that the client declares what the request needs (requirements ROOT-03, ELI-07,
-    /// SAMP-04).
-    pub(super) fn may_ask(&self, request: &AskRequest) -> Result<(), Declined> {
+    /// Checks that the client declares the capability that the request requires (requirements
+    /// ROOT-03, ELI-07, SAMP-04).
+    pub(super) fn check_declared(&self, request: &InputRequest) -> Result<(), Declined> {
         match self.capabilities.missing(request.needs()) {
             Some(capability) => Err(Declined::Undeclared(capability)),
             None => Ok(()),
@@ -301,38 +338,38 @@ impl HandlerPool {
     }
 
     /// Runs the handler for a request. Called on the pool.
-    pub(super) fn answer(&self, request: &AskRequest) -> Result<AskReply, Declined> {
-        self.may_ask(request)?;
-        guard(|| self.handled(request))
+    pub(super) fn answer(&self, request: &InputRequest) -> Result<InputResponse, Declined> {
+        self.check_declared(request)?;
+        guard(|| self.run_handler(request))
             .unwrap_or_else(|_| Err(Declined::Refused(Refusal::from("the handler panicked"))))
     }
 
-    fn handled(&self, request: &AskRequest) -> Result<AskReply, Declined> {
+    fn run_handler(&self, request: &InputRequest) -> Result<InputResponse, Declined> {
         match request {
-            AskRequest::Form(form) => {
+            InputRequest::Form(form) => {
                 let reply =
                     self.handlers.form.as_ref().ok_or(Declined::Undeclared("elicitation.form"))?(form);
                 let reply = reply.map_err(Declined::Refused)?;
-                form.completed(reply).map(AskReply::Form).map_err(Declined::Invalid)
+                form.completed(reply).map(InputResponse::Form).map_err(Declined::Invalid)
             }
-            AskRequest::Url { message, url } => {
-                let request = UrlRequest { message: message.clone(), url: url.clone() };
+            InputRequest::Url { message, url } => {
+                let request = UrlElicitation { message: message.clone(), url: url.clone() };
                 let action =
                     self.handlers.url.as_ref().ok_or(Declined::Undeclared("elicitation.url"))?(&request);
-                action.map(AskReply::Url).map_err(Declined::Refused)
+                action.map(InputResponse::Url).map_err(Declined::Refused)
             }
-            AskRequest::Sample(sampling) => {
+            InputRequest::Sample(sampling) => {
                 let reply = self.handlers.sample.as_ref().ok_or(Declined::Undeclared("sampling"))?(sampling);
                 let reply = reply.map_err(Declined::Refused)?;
-                let flaw = reply.contents().find_map(meta::of_block);
+                let flaw = reply.contents().find_map(meta::block_error);
                 match flaw {
                     Some(flaw) => Err(Declined::Invalid(format!("the _meta of a block {flaw}"))),
-                    None => Ok(AskReply::Sample(reply)),
+                    None => Ok(InputResponse::Sample(reply)),
                 }
             }
-            AskRequest::Roots => {
+            InputRequest::Roots => {
                 let roots = lock(&self.roots).clone();
-                Ok(AskReply::Roots(roots.ok_or(Declined::Undeclared("roots"))?))
+                Ok(InputResponse::Roots(roots.ok_or(Declined::Undeclared("roots"))?))
             }
         }
     }
@@ -353,9 +390,16 @@ impl HandlerPool {
         }
     }
 
-    pub(super) fn report_noise(self: &Arc<Self>, noise: String) {
-        if self.handlers.noise.is_some() {
-            self.queue(Event::Noise(noise));
+    pub(super) fn report_stray_output(self: &Arc<Self>, text: String) {
+        if self.handlers.stray_output.is_some() {
+            self.queue(Event::StrayOutput(text));
+        }
+    }
+
+    /// Reports a notification of an extension, if it has a handler.
+    pub(super) fn report_notification(self: &Arc<Self>, method: &str, params: Option<Value<'_>>) {
+        if let Some(received) = self.handlers.extensions.receive(method, params) {
+            self.queue(Event::Notification(received));
         }
     }
 
@@ -416,12 +460,14 @@ impl HandlerPool {
             };
             queue.bytes -= event.size();
             drop(queue);
-            // OK to drop: a handler that panics has received its event, and the next one is
-            // delivered.
+            // OK to drop: after a panic of a handler the next event is delivered.
             let _ = guard(|| match event {
                 Event::Log(entry) => self.handlers.log.iter().for_each(|handler| handler(&entry)),
                 Event::Change(change) => self.handlers.change.iter().for_each(|handler| handler(&change)),
-                Event::Noise(noise) => self.handlers.noise.iter().for_each(|handler| handler(&noise)),
+                Event::StrayOutput(text) => {
+                    self.handlers.stray_output.iter().for_each(|handler| handler(&text))
+                }
+                Event::Notification(received) => self.handlers.extensions.deliver(&received),
                 Event::End(why) => self.handlers.end.iter().for_each(|handler| handler(&why)),
                 Event::Task(job) => job(),
             });

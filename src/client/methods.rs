@@ -4,9 +4,9 @@
 use std::time::Instant;
 
 use crate::era::List;
-use crate::era::client::Notice;
+use crate::era::client::{self as codec, OutgoingNotification};
 use crate::era::decode;
-use crate::era::outgoing::{Completing, RequestKind, Subject, next_cursor};
+use crate::era::outgoing::{CompleteParams, RequestKind, Subject, next_cursor, task_params};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Json, Kind, ToJson, Value, Writer};
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
@@ -17,12 +17,32 @@ use crate::model::{Filter, Level};
 use crate::rpc::code::{INVALID_PARAMS, METHOD_NOT_FOUND};
 
 use super::Client;
+use super::call::input_error;
 use super::connect::request as outgoing;
 use super::connection::{Core, misbehaved};
 use super::pending_call::CallTimeout;
-use super::request::{Decode, Request};
+use super::request::{Decode, InputRequired, Request};
 
 /// One page of a list.
+///
+/// [`Client::tools`] and the methods for other lists read all pages. Read the pages one by one to
+/// show the first entries early:
+///
+/// ```no_run
+/// use std::process::Command;
+/// use tinymcp::Client;
+///
+/// let client = Client::spawn(Command::new("large_server"))?;
+/// let mut page = client.request_resources(None).wait()?;
+/// loop {
+///     for resource in &page.entries {
+///         println!("{}", resource.uri);
+///     }
+///     let Some(next) = page.next else { break };
+///     page = client.request_resources(Some(&next)).wait()?;
+/// }
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Page<T> {
@@ -30,11 +50,23 @@ pub struct Page<T> {
     pub entries: Vec<T>,
     /// Cursor of the next page. An empty string is a cursor.
     pub next: Option<String>,
-    /// Bytes of its text.
+    /// Size of the page's JSON text in bytes.
     pub(crate) bytes: usize,
 }
 
 /// Owner of the argument to complete.
+///
+/// ```no_run
+/// use std::process::Command;
+/// use tinymcp::{Client, CompletionTarget};
+///
+/// let client = Client::spawn(Command::new("weather_server"))?;
+/// let prompt = CompletionTarget::Prompt("forecast");
+/// // The user has chosen a country and has typed "Be" as the city.
+/// let cities = client.complete(prompt, "city", "Be", &[("country", "de")])?;
+/// println!("{}", cities.values.join(" "));
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionTarget<'a> {
     /// A prompt, by name.
@@ -44,8 +76,28 @@ pub enum CompletionTarget<'a> {
 }
 
 impl Client {
-    /// All tools. The list is empty if the server declares the capability and does not know the
-    /// method.
+    /// Responds to input requests with the handlers of this client, for [`Request::resume`]. Calls
+    /// them one after the other on this thread.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PeerMisbehaved`] for a request that is not valid or that no handler responds
+    /// to; [`ErrorKind::Cancelled`] if a handler rejects one; [`ErrorKind::Invalid`] if its
+    /// response does not match.
+    pub fn input_responses(&self, input: &InputRequired) -> Result<Json, Error> {
+        let core = self.core();
+        let revision = core.server().revision;
+        let mut w = Writer::new();
+        w.begin_object();
+        for (key, request) in core.input_requests(&input.requests, input_error)? {
+            let reply = core.handlers.answer(&request).map_err(input_error)?;
+            w.key(&key).json(&codec::encode_input_response(revision, &reply));
+        }
+        w.end_object();
+        Ok(w.into_json())
+    }
+
+    /// Returns all tools. The list is empty if the server declares the capability but does not
+    /// implement the method.
     ///
     /// # Errors
     /// As [`Request::wait`]; [`ErrorKind::PeerIncompatible`] if the server does not declare the
@@ -55,7 +107,7 @@ impl Client {
         self.all(List::Tools, self.core().page_of_tools())
     }
 
-    /// All resources.
+    /// Returns all resources.
     ///
     /// # Errors
     /// As [`Client::tools`].
@@ -63,7 +115,7 @@ impl Client {
         self.all(List::Resources, page_of_resources)
     }
 
-    /// All resource templates.
+    /// Returns all resource templates.
     ///
     /// # Errors
     /// As [`Client::tools`].
@@ -71,7 +123,7 @@ impl Client {
         self.all(List::Templates, page_of_templates)
     }
 
-    /// All prompts.
+    /// Returns all prompts.
     ///
     /// # Errors
     /// As [`Client::tools`].
@@ -79,22 +131,22 @@ impl Client {
         self.all(List::Prompts, page_of_prompts)
     }
 
-    /// One page of tools: the first, or the one at a cursor.
+    /// Prepares reading one page of tools: the first page, or the page at a cursor.
     pub fn request_tools(&self, cursor: Option<&str>) -> Request<Page<Tool>> {
         Request::new(self.core(), &RequestKind::List(List::Tools, cursor), self.core().page_of_tools())
     }
 
-    /// One page of resources.
+    /// Prepares reading one page of resources.
     pub fn request_resources(&self, cursor: Option<&str>) -> Request<Page<Resource>> {
         Request::new(self.core(), &RequestKind::List(List::Resources, cursor), page_of_resources)
     }
 
-    /// One page of resource templates.
+    /// Prepares reading one page of resource templates.
     pub fn request_templates(&self, cursor: Option<&str>) -> Request<Page<Template>> {
         Request::new(self.core(), &RequestKind::List(List::Templates, cursor), page_of_templates)
     }
 
-    /// One page of prompts.
+    /// Prepares reading one page of prompts.
     pub fn request_prompts(&self, cursor: Option<&str>) -> Request<Page<Prompt>> {
         Request::new(self.core(), &RequestKind::List(List::Prompts, cursor), page_of_prompts)
     }
@@ -161,14 +213,14 @@ impl Client {
         typed: &str,
         settled: &[(&str, &str)],
     ) -> Request<Completion> {
-        let completing = Completing {
+        let completing = CompleteParams {
             subject: match about {
                 CompletionTarget::Prompt(name) => Subject::Prompt(name),
                 CompletionTarget::Template(text) => Subject::Template(text),
             },
             argument: (argument, typed),
             settled,
-            revision: self.core().greeting().revision,
+            revision: self.core().server().revision,
         };
         Request::new(self.core(), &RequestKind::Complete(&completing), decode::completion)
     }
@@ -192,18 +244,14 @@ impl Client {
         Request::new(self.core(), &RequestKind::Other(method, &params), |result| Some(result.to_json()))
     }
 
-    /// Returns the state of a task that the server created for a call ([`Request::as_task`]). Poll
-    /// it every [`Task::poll_interval`] until [`crate::TaskStatus::is_over`]. In a session, get the
-    /// result with the method `tasks/result` ([`Client::request`]); otherwise [`Task::source`] has
-    /// it.
+    /// Returns the state of a task that the server created for a call ([`Request::as_task`]).
+    /// [`Client::follow_task`] waits for its result.
     ///
     /// # Errors
     /// As [`Request::wait`]; an error of the server if it has no such task.
     pub fn task(&self, id: &str) -> Result<Task, Error> {
-        let mut w = Writer::new();
-        w.begin_object().key("taskId").string(id);
-        w.end_object();
-        Request::new(self.core(), &RequestKind::Other("tasks/get", &w.into_json()), decode::task).wait()
+        let params = task_params(id, None);
+        Request::new(self.core(), &RequestKind::Other("tasks/get", &params), decode::task).wait()
     }
 
     /// Checks that the server responds: by `ping` in a session, by a discovery request otherwise.
@@ -224,7 +272,7 @@ impl Client {
         core.declared("resources/subscribe")?;
         let most = core.limits.subscriptions;
         let mut full = false;
-        let changed = core.subscriptions.want(|wanted| {
+        let changed = core.subscriptions.set_filter(|wanted| {
             if !wanted.uris.iter().any(|u| u == uri) {
                 full = wanted.uris.len() >= most;
                 if !full {
@@ -241,10 +289,10 @@ impl Client {
         if !changed {
             return Ok(());
         }
-        let told = if core.era().sessions() {
+        let subscribed = if core.era().sessions() {
             core.ask_once(&outgoing(&RequestKind::Subscribe(uri))?)
         } else {
-            core.listen().and_then(|told| match told.uris.iter().any(|u| u == uri) {
+            core.listen().and_then(|filter| match filter.uris.iter().any(|u| u == uri) {
                 true => Ok(()),
                 false => Err(Error::new(
                     ErrorKind::PeerIncompatible,
@@ -252,10 +300,10 @@ impl Client {
                 )),
             })
         };
-        if told.is_err() {
-            core.subscriptions.want(|wanted| wanted.uris.retain(|u| u != uri));
+        if subscribed.is_err() {
+            core.subscriptions.set_filter(|wanted| wanted.uris.retain(|u| u != uri));
         }
-        told
+        subscribed
     }
 
     /// Unsubscribes from updates of a resource.
@@ -264,7 +312,7 @@ impl Client {
     /// As [`Request::wait`].
     pub fn unsubscribe(&self, uri: &str) -> Result<(), Error> {
         let core = self.core();
-        if !core.subscriptions.want(|wanted| wanted.uris.retain(|u| u != uri)) {
+        if !core.subscriptions.set_filter(|wanted| wanted.uris.retain(|u| u != uri)) {
             return Ok(());
         }
         if core.era().sessions() {
@@ -292,7 +340,7 @@ impl Client {
                 "no roots were declared; set them with `ClientBuilder::roots`",
             ));
         }
-        self.core().notice(Notice::Roots);
+        self.core().notify(OutgoingNotification::RootsListChanged);
         Ok(())
     }
 
@@ -301,13 +349,13 @@ impl Client {
     }
 }
 
-/// Reads all pages of a list. Fails if a cursor is repeated or if there are too many pages or
-/// entries (requirement PAG-06).
+/// Reads all pages of a list; with `uncached` bypasses the cache and uses that timeout. Fails if a
+/// cursor is repeated, or if there are too many pages, entries or bytes (requirement PAG-06).
 fn collect<T>(
     core: &std::sync::Arc<Core>,
     list: List,
     decode: Decode<Page<T>>,
-    fresh: Option<CallTimeout>,
+    uncached: Option<CallTimeout>,
 ) -> Result<Vec<T>, Error> {
     let limits = &core.limits;
     let limit = |what| Err(Error::new(ErrorKind::Limit, format!("the list exceeds the limit of {what}")));
@@ -316,14 +364,15 @@ fn collect<T>(
     let mut all: Vec<T> = Vec::new();
     let mut cursor: Option<String> = None;
     let mut restarted = false;
-    for _ in 0..limits.list_pages {
+    for _ in 0..limits.client.list_pages {
         // All pages share one timeout, because the caller sees one call.
-        let timeout = fresh.map_or(limits.call_timeout, |p| p.timeout);
+        let timeout = uncached.map_or(limits.client.call_timeout, |t| t.timeout);
         let left = timeout.saturating_sub(started.elapsed());
         let request = Request::new(core, &RequestKind::List(list, cursor.as_deref()), decode).timeout(left);
-        let request = if fresh.is_some() { request.fresh() } else { request };
+        let request = if uncached.is_some() { request.bypass_cache() } else { request };
         let page = match request.wait() {
-            // The list has changed, so its cached pages are stale (caching, pages).
+            // The server has rejected a cursor of a cached page: start again without the cache
+            // (server/utilities/caching).
             Err(error) if error.code() == Some(INVALID_PARAMS) && cursor.is_some() && !restarted => {
                 (restarted, cursor, bytes) = (true, None, 0);
                 all.clear();
@@ -334,11 +383,11 @@ fn collect<T>(
             Err(error) if error.code() == Some(METHOD_NOT_FOUND) && cursor.is_none() => return Ok(Vec::new()),
             page => page?,
         };
-        if all.len() + page.entries.len() > limits.list_entries {
+        if all.len() + page.entries.len() > limits.client.list_entries {
             return limit("entries");
         }
         bytes += page.bytes;
-        if bytes > limits.list_bytes {
+        if bytes > limits.client.list_bytes {
             return limit("bytes");
         }
         all.extend(page.entries);
@@ -355,8 +404,8 @@ fn collect<T>(
 
 impl Core {
     /// Reads the list of tools again, without the cache.
-    pub(super) fn refresh_tools(self: &std::sync::Arc<Self>, patience: CallTimeout) -> Result<(), Error> {
-        collect(self, List::Tools, self.page_of_tools(), Some(patience)).map(|_| ())
+    pub(super) fn refresh_tools(self: &std::sync::Arc<Self>, timeout: CallTimeout) -> Result<(), Error> {
+        collect(self, List::Tools, self.page_of_tools(), Some(timeout)).map(|_| ())
     }
 
     /// Returns the decoder of a page of tools.
@@ -365,7 +414,7 @@ impl Core {
         if self.sends_header_params() {
             return |result| {
                 page(result, "tools", |tool| {
-                    decode::tool(tool).filter(|_| super::header_params::found(tool).is_ok())
+                    decode::tool(tool).filter(|_| super::header_params::params_of(tool).is_ok())
                 })
             };
         }

@@ -1,13 +1,14 @@
 //! Validation of structured results against `outputSchema`.
 //!
-//! Keeps the schemas of the last lists of tools and compiles a schema on the first result of its
+//! Stores the schemas of the last lists of tools and compiles a schema on the first result of its
 //! tool. The result of a tool that was never listed is not validated.
 //!
 //! Source: MCP 2026-07-28 and 2025-11-25 server/tools, output schema: clients SHOULD validate
 //! structured results (requirement TOOL-19).
 //!
 //! # Invariants
-//! - The schemas take at most [`Limits::cache_bytes`]; validation is bounded by [`Limits::schema`].
+//! - The schemas take at most [`ClientLimits::cache_bytes`](crate::ClientLimits::cache_bytes);
+//!   validation is bounded by [`Limits::schema`].
 //! - All schemas are dropped when the server reports that its tools changed.
 
 use std::sync::{Arc, Mutex};
@@ -23,7 +24,7 @@ const OVERHEAD: usize = 96;
 
 /// Output schemas of the tools that were listed.
 pub(super) struct OutputSchemas {
-    /// Results are validated.
+    /// `false` if results are not validated.
     on: bool,
     state: Mutex<State>,
 }
@@ -44,7 +45,7 @@ struct Known {
 enum Compiled {
     NotYet,
     Ready(Arc<Schema>),
-    /// Not a schema, or not one that this library supports.
+    /// The text is not a schema, or not a schema that this library supports.
     Unusable,
 }
 
@@ -57,8 +58,8 @@ impl Known {
 impl State {
     fn forget(&mut self, tool: &str) {
         if let Some(at) = self.known.iter().position(|known| *known.tool == *tool) {
-            let gone = self.known.swap_remove(at);
-            self.bytes -= gone.size();
+            let removed = self.known.swap_remove(at);
+            self.bytes -= removed.size();
         }
     }
 }
@@ -69,7 +70,7 @@ impl OutputSchemas {
     }
 
     /// Stores the schemas of a list result.
-    pub(super) fn learn(&self, result: Value<'_>, limits: &Limits) {
+    pub(super) fn update(&self, result: Value<'_>, limits: &Limits) {
         if !self.on {
             return;
         }
@@ -86,7 +87,7 @@ impl OutputSchemas {
             }
             state.forget(name);
             let known = Known { tool: name.into(), schema: schema.to_json(), compiled: Compiled::NotYet };
-            if state.bytes + known.size() <= limits.cache_bytes {
+            if state.bytes + known.size() <= limits.client.cache_bytes {
                 state.bytes += known.size();
                 state.known.push(known);
             }
@@ -98,17 +99,17 @@ impl OutputSchemas {
         *lock(&self.state) = State::default();
     }
 
-    /// Checks the result of a call.
+    /// Validates the result of a call.
     ///
     /// # Errors
-    /// The first mismatch.
+    /// A description of the first mismatch.
     pub(super) fn check(
         &self,
-        order: &OutgoingRequest,
+        request: &OutgoingRequest,
         result: Value<'_>,
         limits: &Limits,
     ) -> Result<(), String> {
-        let Some(tool) = order.subject.as_deref().filter(|_| order.is_tool_call()) else { return Ok(()) };
+        let Some(tool) = request.subject.as_deref().filter(|_| request.is_tool_call()) else { return Ok(()) };
         let found =
             lock(&self.state).known.iter().find(|k| *k.tool == *tool).map(|known| match &known.compiled {
                 Compiled::NotYet => Err(known.schema.clone()),
@@ -120,7 +121,7 @@ impl OutputSchemas {
         let schema = match found {
             None | Some(Ok(Compiled::Unusable | Compiled::NotYet)) => return Ok(()),
             Some(Ok(Compiled::Ready(schema))) => schema,
-            // Compiled without the lock, because it may take long. Two threads may both compile it.
+            // The lock is not held, because compiling may take long. Two threads may both compile.
             Some(Err(text)) => match self.compile(tool, &text, limits) {
                 Some(schema) => schema,
                 None => return Ok(()),

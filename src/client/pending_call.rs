@@ -1,14 +1,14 @@
-//! One request in flight: its outcome, its progress, its deadline.
+//! One request in flight: outcome, progress and deadline.
 //!
 //! The reader thread stores the response and the progress here. The waiting thread takes them. The
 //! clock of the deadlines stops while the handlers wait for the user.
 //!
 //! # Invariants
-//! - The outcome is set once; a second one is dropped. Only a lost session is replaced, before any
-//!   thread has seen it.
+//! - The outcome is set once; a second one is dropped. Exception: [`Failure::SessionLost`] can be
+//!   replaced until a thread has taken it.
 //! - Progress is delivered on the waiting thread, and therefore never after the wait has ended.
-//! - At most [`KEPT`] progress notifications with [`KEPT_BYTES`] of messages are queued; the oldest
-//!   are dropped first.
+//! - At most [`QUEUED`] progress notifications with [`QUEUED_BYTES`] of messages are queued; the
+//!   oldest are dropped first.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,20 +21,33 @@ use crate::model::{Filter, Level};
 use crate::sync::{Condition, lock};
 use crate::transport::client::{Failure, Wake, WakeUp};
 
-/// Progress notifications that are queued for the waiting thread.
-const KEPT: usize = 32;
-/// Bytes of their messages. The newest one is always queued.
-const KEPT_BYTES: usize = 64 << 10;
+/// Maximum number of progress notifications that are queued for the waiting thread.
+const QUEUED: usize = 32;
+/// Maximum number of bytes of their messages. The newest notification is always queued.
+const QUEUED_BYTES: usize = 64 << 10;
 /// Poll interval of a waiting thread while the clock is stopped.
 const POLL: Duration = Duration::from_millis(50);
-/// Longest single wait for a request without a deadline.
+/// Maximum duration of one read for a request without a deadline.
 const UNBOUNDED: Duration = Duration::from_secs(3600);
 
 /// A progress notification of a call.
+///
+/// ```no_run
+/// use std::process::Command;
+/// use tinymcp::{Client, json};
+///
+/// let client = Client::spawn(Command::new("board_server"))?;
+/// let flash = client.request_tool("flash", json!({"image": "v2.bin"})).on_progress(|step| {
+///     let total = step.total.map(|total| format!(" of {total}")).unwrap_or_default();
+///     eprintln!("{}{total} {}", step.done, step.message.unwrap_or_default());
+/// });
+/// println!("{}", flash.wait()?.texts());
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Amount done; it only rises.
+    /// Amount done. It increases with each notification.
     pub done: f64,
     /// Total amount, if known.
     pub total: Option<f64>,
@@ -68,7 +81,7 @@ pub(super) struct CallTimeout {
     /// Time from sending, or from the last progress with `extend`.
     pub timeout: Duration,
     /// Time from sending, regardless of progress.
-    pub longest: Duration,
+    pub max_total: Duration,
     /// Progress restarts `timeout`.
     pub extend: bool,
 }
@@ -76,7 +89,7 @@ pub(super) struct CallTimeout {
 impl CallTimeout {
     /// A timeout that progress does not extend.
     pub(super) fn fixed(timeout: Duration) -> CallTimeout {
-        CallTimeout { timeout, longest: timeout, extend: false }
+        CallTimeout { timeout, max_total: timeout, extend: false }
     }
 }
 
@@ -97,6 +110,9 @@ pub(super) struct PendingCall {
     stopped: Duration,
     waiters: Arc<Waiters>,
     on_ready: OnceLock<OnReady>,
+    /// Reports the request to the program's observers.
+    #[cfg(feature = "observe")]
+    pub(super) observation: OnceLock<crate::observe::Observation>,
 }
 
 #[derive(Default)]
@@ -124,7 +140,7 @@ enum Slot {
 /// was lost.
 #[cfg_attr(not(feature = "http-client"), allow(dead_code, reason = "only HTTP loses sessions"))]
 enum Attempt {
-    /// The first, with the data for the second if there may be one.
+    /// The first attempt, with the data for a second one if it is allowed.
     First(Option<Box<Resend>>),
     Second,
 }
@@ -146,8 +162,8 @@ pub(super) struct Resend {
 }
 
 impl PendingCall {
-    /// A request that is sent now. Without a timeout it waits until the connection ends, as a
-    /// listen request does.
+    /// Creates a request that is sent next. Without a timeout it stays in flight until the
+    /// connection ends, as a listen request does.
     pub(super) fn new(
         timeout: Option<CallTimeout>,
         wants_progress: bool,
@@ -163,6 +179,8 @@ impl PendingCall {
             stopped: waiters.clock.stopped(),
             waiters: Arc::clone(waiters),
             on_ready: OnceLock::new(),
+            #[cfg(feature = "observe")]
+            observation: OnceLock::new(),
         })
     }
 
@@ -171,22 +189,27 @@ impl PendingCall {
         self.id.load(Ordering::SeqCst)
     }
 
-    /// Sets the id, when the request is registered.
+    /// Sets the id. Called when the request is registered.
     pub(super) fn set_id(&self, id: u64) {
         self.id.store(id, Ordering::SeqCst);
     }
 
-    /// Sets the outcome, unless it is set. Dropping the returned value wakes the waiting threads.
+    /// Sets the outcome, unless there is one. Dropping the returned value wakes the waiting
+    /// threads.
     pub(super) fn finish(self: Arc<Self>, outcome: Result<RawReply, Failure>) -> Option<WakeUp> {
         let mut state = lock(&self.state);
         if !matches!(state.outcome, Slot::InFlight) {
             return None;
         }
+        #[cfg(feature = "observe")]
+        let ended = self.observed_outcome(&outcome);
         state.outcome = Slot::Ready(outcome);
-        self.uncount(&mut state);
+        self.remove_waiter(&mut state);
         let wakes = self.ready.has_waiters(&state) || self.on_ready.get().is_some();
         drop(state);
-        wakes.then(|| WakeUp { who: self })
+        #[cfg(feature = "observe")]
+        self.report(ended);
+        wakes.then(|| WakeUp { waiter: self })
     }
 
     /// Sets an outcome that this client caused, such as a cancellation. The request is not sent
@@ -230,19 +253,19 @@ impl PendingCall {
 
     /// RAII form of [`PendingCall::count_waiter`]. A callback stays counted after the guard is
     /// dropped.
-    pub(super) fn awaited(&self) -> Awaited<'_> {
+    pub(super) fn waiter_guard(&self) -> WaiterGuard<'_> {
         self.count_waiter();
-        Awaited(self)
+        WaiterGuard(self)
     }
 
-    fn uncount(&self, state: &mut State) {
+    fn remove_waiter(&self, state: &mut State) {
         if std::mem::take(&mut state.counted) {
             self.waiters.count.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    /// Stores a progress notification for the waiting thread. The amount must rise
-    /// (basic/patterns/progress).
+    /// Stores a progress notification for the waiting thread. Drops it if the amount has not
+    /// increased (basic/patterns/progress).
     pub(super) fn push_progress(&self, progress: Progress) {
         let mut state = lock(&self.state);
         let stale = state.last_step.is_some_and(|(done, _)| progress.done <= done);
@@ -252,7 +275,7 @@ impl PendingCall {
         state.last_step = Some((progress.done, Instant::now()));
         if self.wants_progress {
             let mut bytes = progress.size() + state.progress.iter().map(Progress::size).sum::<usize>();
-            while state.progress.len() >= KEPT || bytes > KEPT_BYTES {
+            while state.progress.len() >= QUEUED || bytes > QUEUED_BYTES {
                 let Some(oldest) = state.progress.pop_front() else { break };
                 bytes -= oldest.size();
             }
@@ -275,20 +298,20 @@ impl PendingCall {
     }
 
     fn deadline_of(&self, state: &State) -> Option<Instant> {
-        let CallTimeout { timeout, longest, extend } = self.timeout?;
+        let CallTimeout { timeout, max_total, extend } = self.timeout?;
         let from = state.last_step.filter(|_| extend).map_or(self.sent, |(_, at)| at);
-        let ends = (from + timeout).min(self.sent + longest);
+        let ends = (from + timeout).min(self.sent + max_total);
         let clock = &self.waiters.clock;
-        Some(ends + clock.stopped().saturating_sub(self.stopped).min(clock.longest))
+        Some(ends + clock.stopped().saturating_sub(self.stopped).min(clock.max_stop))
     }
 
-    /// Returns whether the outcome was set.
+    /// Returns whether the request has an outcome.
     pub(super) fn is_finished(&self) -> bool {
         !matches!(lock(&self.state).outcome, Slot::InFlight)
     }
 
-    /// Passes the queued progress to the listener. Progress that arrives meanwhile stays queued,
-    /// so that this ends.
+    /// Passes the queued progress to the listener. Progress that arrives meanwhile stays queued, so
+    /// that this function returns.
     pub(super) fn drain_progress(&self, listener: &mut dyn FnMut(Progress)) {
         let count = lock(&self.state).progress.len();
         for _ in 0..count {
@@ -300,9 +323,9 @@ impl PendingCall {
         }
     }
 
-    /// Returns the deadline until which the calling thread may read the connection. `None` if an
-    /// outcome or progress is available, or a deadline has passed.
-    pub(super) fn idle_until(&self, until: Option<Instant>) -> Option<Instant> {
+    /// Returns the deadline of the calling thread's next read. `None` if an outcome or progress is
+    /// available, or if a deadline has passed.
+    pub(super) fn read_deadline(&self, until: Option<Instant>) -> Option<Instant> {
         let state = lock(&self.state);
         if !matches!(state.outcome, Slot::InFlight) || !state.progress.is_empty() {
             return None;
@@ -312,16 +335,16 @@ impl PendingCall {
         (by > now).then(|| if self.waiters.clock.is_stopped() { by.max(now + POLL) } else { by })
     }
 
-    /// Waits for the outcome, and passes progress to the listener. Returns `None` at `until`, and
-    /// [`Failure::Timeout`] at the deadline of the request, which stays in flight.
+    /// Waits for the outcome, and passes progress to the listener. Returns `None` at `until`.
+    /// Returns [`Failure::Timeout`] at the deadline of the request; the request stays in flight.
     pub(super) fn wait(
         &self,
         until: Option<Instant>,
         listener: &mut dyn FnMut(Progress),
     ) -> Option<Result<RawReply, Failure>> {
         let mut state = lock(&self.state);
-        // Progress that is queued now is delivered even after the deadline; later progress is not,
-        // because it could arrive faster than it is delivered.
+        // Progress that is queued now is delivered even after the deadline. Later progress is not,
+        // because it could arrive faster than the listener handles it, without an end.
         let mut due = state.progress.len();
         loop {
             if !matches!(state.outcome, Slot::Ready(_)) && due == 0 {
@@ -359,8 +382,8 @@ impl PendingCall {
         lock(&self.state).acknowledged.clone()
     }
 
-    /// Waits until a listen request is acknowledged. Returns `None` if it ended before, or at the
-    /// deadline.
+    /// Waits until a listen request is acknowledged. Returns `None` if the request has ended, or at
+    /// the deadline.
     pub(super) fn wait_acknowledged(&self, deadline: Instant) -> Option<Filter> {
         let mut state = lock(&self.state);
         while state.acknowledged.is_none() && matches!(state.outcome, Slot::InFlight) {
@@ -384,7 +407,7 @@ impl PendingCall {
     }
 }
 
-/// Repetition after a lost session.
+/// Second attempt after a lost session.
 #[cfg(feature = "http-client")]
 impl PendingCall {
     /// Allows a second attempt.
@@ -400,8 +423,8 @@ impl PendingCall {
         }
     }
 
-    /// Resets the outcome [`Failure::SessionLost`] if no thread has taken it. The caller must then
-    /// set another outcome.
+    /// Removes the outcome [`Failure::SessionLost`] if no thread has taken it. Returns whether it
+    /// did; the caller must then set another outcome.
     pub(super) fn reopen(&self) -> bool {
         let mut state = lock(&self.state);
         let lost = matches!(state.outcome, Slot::Ready(Err(Failure::SessionLost)));
@@ -431,17 +454,17 @@ impl State {
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        self.uncount(&mut lock(&self.state));
+        self.remove_waiter(&mut lock(&self.state));
     }
 }
 
-/// A counted waiter.
-pub(super) struct Awaited<'s>(&'s PendingCall);
+/// Guard of a counted waiter.
+pub(super) struct WaiterGuard<'s>(&'s PendingCall);
 
-impl Drop for Awaited<'_> {
+impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
         if self.0.on_ready.get().is_none() {
-            self.0.uncount(&mut lock(&self.0.state));
+            self.0.remove_waiter(&mut lock(&self.0.state));
         }
     }
 }
@@ -452,21 +475,21 @@ impl Wake for PendingCall {
         self.notify_callback();
     }
 
-    fn sleeps(&self) -> bool {
+    fn is_blocked(&self) -> bool {
         self.ready.has_waiters(&lock(&self.state))
     }
 }
 
-/// Waiters of a connection: their number, and the clock of their deadlines.
+/// Number of waiters of a connection, and the clock of their deadlines.
 pub(super) struct Waiters {
     count: AtomicUsize,
     pub(super) clock: Clock,
 }
 
 impl Waiters {
-    /// `longest` is the time that a stopped clock can add to one deadline.
-    pub(super) fn new(longest: Duration) -> Arc<Waiters> {
-        Arc::new(Waiters { count: AtomicUsize::new(0), clock: Clock { state: Mutex::default(), longest } })
+    /// `max_stop` is the maximum time that a stopped clock adds to one deadline.
+    pub(super) fn new(max_stop: Duration) -> Arc<Waiters> {
+        Arc::new(Waiters { count: AtomicUsize::new(0), clock: Clock { state: Mutex::default(), max_stop } })
     }
 
     /// Returns whether any request has a waiter. Takes no lock.
@@ -475,11 +498,11 @@ impl Waiters {
     }
 }
 
-/// A clock that stops while requests of the server wait for the user: this time does not count
-/// against the server's deadline (basic/utilities, timeouts; requirement TMO-03).
+/// Clock that stops while requests of the server wait for the user, because this time does not
+/// count against the server's deadline (basic/utilities, timeouts; requirement TMO-03).
 pub(super) struct Clock {
     state: Mutex<PauseState>,
-    longest: Duration,
+    max_stop: Duration,
 }
 
 #[derive(Default)]
@@ -500,7 +523,7 @@ impl Clock {
         state.since.get_or_insert_with(Instant::now);
     }
 
-    /// Ends the stop of one request of the server. The clock runs again after the last one.
+    /// Resumes the clock for one request of the server. It runs again after the last one.
     pub(super) fn resume(&self) {
         let mut state = lock(&self.state);
         state.open = state.open.saturating_sub(1);
@@ -516,7 +539,7 @@ impl Clock {
     }
 
     /// Returns the total stopped time.
-    fn stopped(&self) -> Duration {
+    pub(super) fn stopped(&self) -> Duration {
         let state = lock(&self.state);
         state.total + state.since.map(|s| s.elapsed()).unwrap_or_default()
     }
@@ -529,7 +552,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outcome_wakes_only_threads_that_sleep() {
+    fn an_outcome_wakes_only_blocked_threads() {
         let waiters = Waiters::new(Duration::ZERO);
         let cancelled = |outcome| matches!(outcome, Some(Err(Failure::Cancelled)));
         let awake = PendingCall::new(None, false, &waiters);
@@ -539,16 +562,16 @@ mod tests {
         let slept = PendingCall::new(None, false, &waiters);
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| slept.wait(None, &mut |_| {}));
-            while !Wake::sleeps(&*slept) {
+            while !Wake::is_blocked(&*slept) {
                 std::thread::yield_now();
             }
             let waking =
                 Arc::clone(&slept).finish(Err(Failure::Cancelled)).expect("a thread has to be woken");
-            assert!(waking.who.sleeps(), "no thread is woken before this is dropped");
+            assert!(waking.waiter.is_blocked(), "no thread is woken before this is dropped");
             drop(waking);
             assert!(cancelled(waits.join().unwrap()));
         });
-        assert!(!Wake::sleeps(&*slept));
+        assert!(!Wake::is_blocked(&*slept));
     }
 
     #[test]
@@ -562,12 +585,12 @@ mod tests {
         early.on_ready(&callback);
         assert!(waiters.any());
         early.push_progress(step(1.0));
-        drop(early.awaited());
+        drop(early.waiter_guard());
         assert!(waiters.any(), "a callback stays counted");
         drop(Arc::clone(&early).finish(Err(Failure::Cancelled)));
         assert_eq!(calls.load(Ordering::SeqCst), 2);
         assert!(!waiters.any());
-        // Registered after the outcome: nothing else would call it.
+        // Registered after the outcome, so only the registration can call it.
         let late = PendingCall::new(None, true, &waiters);
         drop(Arc::clone(&late).finish(Err(Failure::Cancelled)));
         late.on_ready(&callback);

@@ -1,15 +1,17 @@
-//! Requests that a served hub forwards: results byte for byte, each with its own client
-//! capabilities, and without a thread that waits.
+//! Requests that a served hub forwards: their results are passed on byte for byte, each request has
+//! its own client capabilities, and no thread waits for it.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::era::client::OutgoingNotification;
 use crate::era::proxied::relayed;
 use crate::error::Error;
 use crate::json::Json;
-use crate::model::proxied_result::{Passage, Relayed};
+use crate::model::proxied_result::{ProxiedKind, ProxiedResult};
 use crate::model::{ClientCapabilities, Level};
 
+use super::Client;
 use super::builder::ClientBuilder;
 use super::handlers::Relay;
 use super::pending_call::{OnReady, Progress};
@@ -31,16 +33,29 @@ impl ClientBuilder {
     }
 }
 
+impl Client {
+    /// Closes the connection as [`Client::close`] does. `why` is the error of the calls in flight.
+    pub(crate) fn close_with(&self, why: &str) {
+        self.core().close_with(why);
+    }
+
+    /// Notifies the server that the roots have changed, in the era that has roots of a client.
+    pub(crate) fn roots_changed(&self) {
+        self.core().notify(OutgoingNotification::RootsListChanged);
+    }
+}
+
 impl<T> Request<T> {
-    /// Declares these capabilities for this call, where the era declares them with each request.
-    pub(crate) fn able(mut self, able: ClientCapabilities) -> Request<T> {
+    /// Sets the client capabilities of this call. Has no effect in a session, which has its own.
+    pub(crate) fn capabilities(mut self, able: ClientCapabilities) -> Request<T> {
         self.options.capabilities = Some(able);
         self
     }
 
-    /// Returns the result as received. It is not cached here; the caller may cache it.
-    pub(crate) fn relayed(self, passage: Passage) -> Request<Relayed> {
-        let decode = relayed(passage, self.core.greeting().revision);
+    /// Makes the request return its result as received. This client does not cache the result; the
+    /// caller may.
+    pub(crate) fn relayed(self, kind: ProxiedKind) -> Request<ProxiedResult> {
+        let decode = relayed(kind, self.core.server().revision);
         let options = CallOptions { cache: CacheUse::Bypass, ..self.options };
         Request { core: self.core, request: self.request, decode, options }
     }
@@ -55,14 +70,16 @@ impl<T> Request<T> {
 }
 
 impl<T> Call<T> {
-    /// Replaces the waiting thread: `callback` is called when [`Call::outcome_until`] may have
-    /// something new, on any thread, perhaps before this returns. It must not block.
+    /// Registers a callback, so that no thread needs to wait. It runs on any thread when
+    /// [`Call::outcome_until`] may have an outcome or progress, possibly before `on_ready` returns.
+    /// It must not block.
     pub(crate) fn on_ready(&mut self, callback: OnReady) {
         self.run.on_ready(callback);
     }
 
-    /// As [`Call::wait_outcome`], until `until` at most, with a listener for progress that may
-    /// borrow. The request must have its own listener, or no progress is requested.
+    /// Waits for the outcome as [`Call::wait_outcome`] does, until `until` at most. `listener`
+    /// receives progress if the request has a listener of its own; otherwise the client does not
+    /// request progress.
     pub(crate) fn outcome_until(
         &mut self,
         until: Instant,
@@ -74,13 +91,50 @@ impl<T> Call<T> {
 }
 
 impl InputRequired {
-    /// The state, as JSON text.
+    /// Returns the state as JSON text.
     pub(crate) fn state(&self) -> Option<&str> {
         self.state.as_deref()
     }
 
-    /// Restores one from its parts.
-    pub(crate) fn again(questions: Json, state: Option<String>) -> InputRequired {
-        InputRequired { questions, state }
+    /// Creates a value from the input requests and the state.
+    pub(crate) fn from_parts(requests: Json, state: Option<String>) -> InputRequired {
+        InputRequired { requests, state }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::json::Doc;
+    use crate::{Protocol, json, memory};
+
+    #[test]
+    fn the_server_is_notified_before_a_cancelled_call_ends() {
+        const TIMEOUT: Duration = Duration::from_secs(20);
+        let (link, end) = memory();
+        let connecting = std::thread::spawn(move || {
+            Client::builder("test", "1.0.0").protocol(Protocol::Session).over(link).unwrap()
+        });
+        let opening = Doc::parse(end.receive(TIMEOUT).unwrap()).unwrap();
+        let id = opening.root().get("id").unwrap().raw();
+        end.send(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"x","version":"1"}}}}}}"#
+        ));
+        let client = connecting.join().unwrap();
+        let mut call = client.request_tool("waits", json!({})).start().unwrap();
+        assert!(end.receive(TIMEOUT).unwrap().contains("notifications/initialized"));
+        assert!(end.receive(TIMEOUT).unwrap().contains("tools/call"));
+        // The callback acts as a thread that waits for the call and then closes the client.
+        let (sender, notices) = mpsc::channel();
+        let end = std::sync::Mutex::new(end);
+        call.on_ready(Arc::new(move || {
+            let _ = sender.send(end.lock().unwrap().receive(TIMEOUT));
+        }));
+        call.canceller().cancel();
+        assert!(notices.recv().unwrap().unwrap().contains("notifications/cancelled"));
     }
 }

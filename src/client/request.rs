@@ -1,24 +1,30 @@
 //! Requests and started calls: typed handles of a [`CallRun`].
 
+mod task;
+
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::era::decode::makes_tasks;
+use crate::era::decode::supports_tasks;
 use crate::era::outgoing::{OutgoingRequest, RequestKind};
 use crate::error::{Error, ErrorKind};
-use crate::json::{Json, Value};
-use crate::model::content::ToolOutput;
+use crate::json::{Json, Kind, Value, Writer};
 use crate::model::task::Task;
 use crate::model::{ClientCapabilities, Level};
 use crate::transport::client::Failure;
 
 use super::call::{CallControl, CallRun, read};
 use super::connect::request;
-use super::connection::Core;
+use super::connection::{Core, misbehaved};
 use super::pending_call::{CallTimeout, Progress, RawReply};
 
+pub use task::FollowedTask;
+
 /// Result of a request.
+///
+/// [`Call::wait`] returns only results, because the handlers of the client respond to input
+/// requests. [`Call::wait_outcome`] returns all outcomes; see [`InputRequired`] and [`Task`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Outcome<T> {
@@ -32,11 +38,28 @@ pub enum Outcome<T> {
 }
 
 /// Input that the server requires. It belongs to one request.
+///
+/// A program without handlers can respond itself, later and in another process:
+///
+/// ```no_run
+/// use std::process::Command;
+/// use tinymcp::{Client, Outcome, json};
+///
+/// let client = Client::spawn(Command::new("board_server"))?;
+/// let outcome = client.request_tool("erase", ()).start()?.wait_outcome()?;
+/// if let Outcome::InputRequired(input) = outcome {
+///     println!("{}", input.requests);
+///     let responses = json!({"confirm": {"action": "accept", "content": {"sure": true}}});
+///     let output = client.request_tool("erase", ()).resume(&responses, &input)?.wait()?;
+///     println!("{}", output.texts());
+/// }
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct InputRequired {
     /// The input requests, an object by key: each has a `method` and `params`.
     // Before `with_object`, `null` means no responses.
-    pub questions: Json,
+    pub requests: Json,
     /// Opaque state of the server, as JSON text.
     pub(super) state: Option<String>,
 }
@@ -70,20 +93,43 @@ pub(super) enum CacheUse {
 pub(super) struct Input {
     /// Responses to the input requests: members of an object, as JSON text.
     pub responses: Option<String>,
-    /// State that the server handed out, as JSON text.
+    /// State that the server sent, as JSON text.
     pub state: Option<String>,
 }
 
 impl InputRequired {
+    /// Returns the input requests and the state as one object, so that another process can resume
+    /// the request: see [`InputRequired::from_json`].
+    pub fn to_json(&self) -> Json {
+        let mut w = Writer::new();
+        w.begin_object().key("requests").json(&self.requests);
+        if let Some(state) = &self.state {
+            w.key("state").raw(state);
+        }
+        w.end_object();
+        w.into_json()
+    }
+
+    /// Reads an object that [`InputRequired::to_json`] returned. `None` for any other value.
+    pub fn from_json(input: &Json) -> Option<InputRequired> {
+        let doc = input.to_doc();
+        let requests = doc.root().get("requests").filter(|requests| requests.kind() == Kind::Object)?;
+        let state = doc.root().get("state");
+        if state.is_some_and(|state| state.kind() != Kind::String) {
+            return None;
+        }
+        Some(InputRequired { requests: requests.to_json(), state: state.map(|state| state.raw().to_owned()) })
+    }
+
     /// Represents a round without input requests as an empty object.
     pub(super) fn with_object(self) -> InputRequired {
-        let questions = if self.is_empty() { Json::constant("{}") } else { self.questions };
-        InputRequired { questions, state: self.state }
+        let requests = if self.is_empty() { Json::constant("{}") } else { self.requests };
+        InputRequired { requests, state: self.state }
     }
 
     /// Returns whether the server requires no input but only another request with its state.
     pub(super) fn is_empty(&self) -> bool {
-        self.questions == Json::default()
+        self.requests == Json::default()
     }
 }
 
@@ -91,6 +137,20 @@ impl InputRequired {
 pub(super) type Decode<T> = fn(Value<'_>) -> Option<T>;
 
 /// A request that is not sent yet.
+///
+/// ```no_run
+/// use std::process::Command;
+/// use std::time::Duration;
+/// use tinymcp::{Client, json};
+///
+/// let client = Client::spawn(Command::new("board_server"))?;
+/// let request = client
+///     .request_tool("flash", json!({"image": "v2.bin"}))
+///     .timeout(Duration::from_secs(10))
+///     .reset_timeout_on_progress(Duration::from_secs(300));
+/// println!("{}", request.wait()?.texts());
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[must_use = "a request does nothing until it is waited for or started"]
 pub struct Request<T> {
     pub(super) core: Arc<Core>,
@@ -102,8 +162,11 @@ pub struct Request<T> {
 impl<T> Request<T> {
     pub(super) fn new(core: &Arc<Core>, want: &RequestKind<'_>, decode: Decode<T>) -> Request<T> {
         let limits = &core.limits;
-        let timeout =
-            CallTimeout { timeout: limits.call_timeout, longest: limits.call_longest, extend: false };
+        let timeout = CallTimeout {
+            timeout: limits.client.call_timeout,
+            max_total: limits.client.call_total_timeout,
+            extend: false,
+        };
         Request {
             core: Arc::clone(core),
             request: request(want),
@@ -119,19 +182,19 @@ impl<T> Request<T> {
         }
     }
 
-    /// Sets the timeout; the default is [`crate::Limits::call_timeout`]. Time in which the server
-    /// waits for the user does not count.
+    /// Sets the timeout; the default is [`crate::ClientLimits::call_timeout`]. Time in which the
+    /// server waits for the user does not count.
     pub fn timeout(mut self, timeout: Duration) -> Request<T> {
         let own = &mut self.options.timeout;
-        own.timeout = timeout.min(LONGEST);
-        own.longest = own.longest.max(own.timeout);
+        own.timeout = timeout.min(MAX_TIMEOUT);
+        own.max_total = own.max_total.max(own.timeout);
         self
     }
 
-    /// Restarts the timeout with each progress notification, up to `longest` in all.
-    pub fn extended_by_progress(mut self, longest: Duration) -> Request<T> {
+    /// Restarts the timeout with each progress notification, up to `max_total` in total.
+    pub fn reset_timeout_on_progress(mut self, max_total: Duration) -> Request<T> {
         self.options.timeout.extend = true;
-        self.options.timeout.longest = longest.min(LONGEST);
+        self.options.timeout.max_total = max_total.min(MAX_TIMEOUT);
         self
     }
 
@@ -142,21 +205,21 @@ impl<T> Request<T> {
         self
     }
 
-    /// Requests log entries from this level on for this request. Without effect in a session, which
-    /// has one level: see [`Client::set_log_level`](super::Client::set_log_level).
+    /// Requests log entries of this level and above for this request. Has no effect in a session,
+    /// which has one level: see [`Client::set_log_level`](super::Client::set_log_level).
     pub fn log_level(mut self, level: Level) -> Request<T> {
         self.options.log_level = Some(level);
         self
     }
 
     /// Sends the request even if the cache has a fresh result. The new result replaces it.
-    pub fn fresh(mut self) -> Request<T> {
+    pub fn bypass_cache(mut self) -> Request<T> {
         self.options.cache = CacheUse::Store;
         self
     }
 
-    /// Continues an earlier request that ended in [`Outcome::InputRequired`]: the same request with
-    /// the responses to its input requests, an object by key, and with its state.
+    /// Continues an earlier request that ended in [`Outcome::InputRequired`]. Sends the same
+    /// request with its state and with the responses to the input requests, an object by key.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when the responses are not an object.
@@ -196,27 +259,40 @@ impl<T> Request<T> {
     }
 }
 
-impl Request<ToolOutput> {
-    /// Allows the server to create a task for the call. Then [`Call::wait_outcome`] returns
-    /// [`Outcome::Task`], and [`Client::task`](super::Client::task) returns its state later.
-    /// [`Request::wait`] fails with [`ErrorKind::Misuse`] if the server creates a task.
+impl<T> Request<T> {
+    /// Allows the server to create a task for a tool call. [`Request::wait`] then waits until the
+    /// task is over, [`crate::ClientLimits::call_total_timeout`] at most. [`Call::wait_outcome`]
+    /// returns [`Outcome::Task`] instead; store its id to find the task again after a restart
+    /// ([`Client::follow_task`](super::Client::follow_task)).
     ///
     /// A server without tasks responds as usual. In a session the server creates one for every tool
     /// that does not forbid it (`execution.taskSupport` in [`crate::Tool::source`]); in the
     /// stateless protocol the server decides.
-    pub fn as_task(mut self) -> Request<ToolOutput> {
+    pub fn as_task(mut self) -> Request<T> {
         if let Ok(request) = &mut self.request {
             let core = &self.core;
-            request.task = !core.era().sessions() || makes_tasks(&core.greeting().capabilities);
+            request.task = !core.era().sessions() || supports_tasks(&core.server().capabilities_json);
         }
         self
     }
 }
 
 /// Upper bound for timeouts of the caller: `Instant + Duration` can overflow beyond it.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A call in flight. Dropping it cancels it.
+///
+/// ```no_run
+/// use std::process::Command;
+/// use tinymcp::{Client, json};
+///
+/// let client = Client::spawn(Command::new("board_server"))?;
+/// // Both calls run at the same time.
+/// let one = client.request_tool("measure", json!({"zone": 1})).start()?;
+/// let two = client.request_tool("measure", json!({"zone": 2})).start()?;
+/// println!("{} {}", one.wait()?.texts(), two.wait()?.texts());
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call<T> {
     pub(super) run: CallRun,
@@ -230,21 +306,25 @@ impl<T> Call<T> {
     /// # Errors
     /// As [`Request::wait`].
     pub fn wait(mut self) -> Result<T, Error> {
-        self.result(None).unwrap_or_else(|| Err(Failure::Timeout.to_error()))
+        let result = self.result(None).unwrap_or_else(|| Err(Failure::Timeout.to_error()));
+        let Some(task) = self.run.task.take() else { return result };
+        let result = FollowedTask::new(&self.run.core, task).wait_json()?;
+        (self.decode)(result.to_doc().root())
+            .ok_or_else(|| misbehaved("the result of the task is not that of a tool"))
     }
 
-    /// Waits until `until` at most. Returns `None` if the call is still in flight then. The
-    /// handlers respond to input requests.
+    /// Waits for the result until `until` at most. Returns `None` if the call is still in flight.
+    /// The handlers respond to input requests.
     ///
     /// # Errors
-    /// As [`Request::wait`].
+    /// As [`Request::wait`]; [`ErrorKind::Misuse`] if the server created a task for the call.
     pub fn wait_until(&mut self, until: Instant) -> Option<Result<T, Error>> {
         self.result(Some(until))
     }
 
     /// Waits for the outcome of one round: the result, or input that the server requires. The
-    /// caller provides the input with [`Request::resume`]. In a session the server sends requests
-    /// of its own instead, to which the handlers respond.
+    /// caller provides the input with [`Request::resume`]. In a session the server sends its own
+    /// requests instead, to which the handlers respond.
     ///
     /// # Errors
     /// As [`Request::wait`].
@@ -277,6 +357,26 @@ impl<T> Call<T> {
 }
 
 /// Cancels one [`Call`].
+///
+/// ```no_run
+/// use std::process::Command;
+/// use std::thread;
+/// use std::time::Duration;
+/// use tinymcp::{Client, ErrorKind};
+///
+/// let client = Client::spawn(Command::new("board_server"))?;
+/// let call = client.request_tool("scan", ()).start()?;
+/// let canceller = call.canceller();
+/// thread::spawn(move || {
+///     thread::sleep(Duration::from_secs(2));
+///     canceller.cancel();
+/// });
+/// match call.wait() {
+///     Err(error) if error.kind() == ErrorKind::Cancelled => println!("stopped"),
+///     result => println!("{}", result?.texts()),
+/// }
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Canceller {
     core: Arc<Core>,

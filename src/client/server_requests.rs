@@ -10,19 +10,20 @@
 
 use std::sync::Arc;
 
-use crate::era::client::{self as codec, write_answer};
+use crate::era::client::{self as codec, write_response};
 use crate::json::{Json, Value, Writer};
-use crate::model::client_request::{AskReply, AskRequest};
+use crate::model::client_request::{InputRequest, InputResponse};
 use crate::rpc::{Id, Request, RpcError, code};
 use crate::sync::lock;
 use crate::transport::client::{Failure, Kind};
 
 use super::connection::Core;
-use super::handlers::{Declined, Question};
+use super::handlers::{Declined, Forwarded};
 
 impl Core {
-    /// The server cancels a request of its own, or ends a listen request of this client. The latter
-    /// usually gets a result as well (basic/patterns/subscriptions, cancellation).
+    /// Handles a cancellation by the server: of its own request in a session, otherwise of a listen
+    /// request of this client. A listen request usually also receives a result
+    /// (basic/patterns/subscriptions, cancellation).
     pub(super) fn cancelled_by_server(self: &Arc<Self>, id: Value<'_>) {
         if self.era().sessions() {
             if let Some(id) = Id::read(id) {
@@ -36,29 +37,29 @@ impl Core {
     /// Handles a request of the server. Servers send requests only in sessions.
     pub(super) fn server_request(self: &Arc<Self>, request: &Request<'_>) {
         if !self.era().sessions() {
-            // A response is forbidden (2026-07-28 basic/transports; requirement RPC-20).
-            self.count_noise(request.method.as_bytes());
+            // The client must not respond (2026-07-28 basic/transports; requirement RPC-20).
+            self.count_stray_output(request.method.as_bytes());
             return;
         }
         let raw = request.id.raw();
         if request.method == "ping" {
             return self.respond(raw, Ok(&Json::constant("{}")));
         }
-        let asked = match codec::inquiry(request.method, request.params) {
+        let asked = match codec::read_request(request.method, request.params) {
             Ok(asked) => asked,
             Err(why) => return self.respond(raw, Err(&why)),
         };
         let bytes = request.params.map_or(0, |params| params.raw().len());
-        let Some(held) = self.handlers.hold(bytes) else { return self.respond(raw, Err(&busy())) };
+        let Some(held) = self.handlers.reserve(bytes) else { return self.respond(raw, Err(&busy())) };
         let (Some(id), raw) = (Id::read(request.id), raw.to_owned()) else { return };
         let Some(asked) = self.relay(&id, &raw, asked) else { return };
-        if let Err(why) = self.handlers.may_ask(&asked) {
+        if let Err(why) = self.handlers.check_declared(&asked) {
             return self.respond(&raw, Err(&rejection(request.method, why)));
         }
         let method = request.method.to_owned();
         lock(&self.session.server_requests).push(id.clone());
         // `roots/list` needs no user, so the clock is not stopped.
-        let pause = (!matches!(asked, AskRequest::Roots)).then(|| ClockPause::begin(self));
+        let pause = (!matches!(asked, InputRequest::Roots)).then(|| ClockPause::begin(self));
         let core = Arc::clone(self);
         let (name, text) = (id.clone(), raw.clone());
         let queued = self.handlers.run(Box::new(move || {
@@ -74,8 +75,8 @@ impl Core {
         }
     }
 
-    /// Offers a request to the relay. Returns it if the client's own handlers must respond.
-    fn relay(self: &Arc<Self>, id: &Id, raw: &str, request: AskRequest) -> Option<AskRequest> {
+    /// Passes a request to the relay. Returns it if the client's own handlers must respond.
+    fn relay(self: &Arc<Self>, id: &Id, raw: &str, request: InputRequest) -> Option<InputRequest> {
         let Some(relay) = self.handlers.relay() else { return Some(request) };
         lock(&self.session.server_requests).push(id.clone());
         let pause = ClockPause::begin(self);
@@ -86,9 +87,9 @@ impl Core {
                 core.respond(&raw, answer);
             }
         });
-        let back = relay.question(Question::new(request, respond)).err()?;
+        let back = relay.forward(Forwarded::new(request, respond)).err()?;
         self.close_request(id);
-        Some(back.give_back())
+        Some(back.into_request())
     }
 
     /// Removes a request that is being handled. Returns `false` if the server has cancelled it.
@@ -98,20 +99,20 @@ impl Core {
         at.map(|at| open.swap_remove(at)).is_some()
     }
 
-    fn respond_to(&self, method: &str, id: &Id, raw: &str, answer: Result<AskReply, Declined>) {
+    fn respond_to(&self, method: &str, id: &Id, raw: &str, answer: Result<InputResponse, Declined>) {
         if !self.close_request(id) {
             return;
         }
         match answer {
-            Ok(reply) => self.respond(raw, Ok(&codec::reply_text(self.greeting().revision, &reply))),
+            Ok(reply) => self.respond(raw, Ok(&codec::encode_input_response(self.server().revision, &reply))),
             Err(why) => self.respond(raw, Err(&rejection(method, why))),
         }
     }
 
     fn respond(&self, id: &str, answer: Result<&Json, &RpcError>) {
         let mut w = Writer::new();
-        write_answer(&mut w, id, answer);
-        self.send_now(w.as_bytes(), Kind::Answer);
+        write_response(&mut w, id, answer);
+        self.send_now(w.as_bytes(), Kind::Response);
     }
 }
 
@@ -135,8 +136,8 @@ fn busy() -> RpcError {
     RpcError::new(code::INTERNAL, "The client is busy: too many requests of the server are queued")
 }
 
-/// Returns the error response to a rejected request of the server (client/sampling, error handling:
-/// -1 if the user refuses).
+/// Returns the error response to a rejected request of the server. Its code is -1 if the user
+/// refuses (client/sampling, error handling).
 fn rejection(method: &str, why: Declined) -> RpcError {
     match why {
         Declined::Undeclared(part) if part.contains('.') => {

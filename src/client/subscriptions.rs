@@ -1,15 +1,16 @@
-//! Subscriptions and the listen requests that carry them.
+//! Subscriptions, and the listen requests of the stateless protocol.
 //!
-//! In a session the server sends changes of its lists, and updates of subscribed resources. In the
-//! stateless protocol one listen request names all wanted changes. When that changes, a new
-//! request is acknowledged before the old one is cancelled, so that no notification is lost.
+//! In a session the server sends changes of its lists and updates of subscribed resources without a
+//! further request. In the stateless protocol one listen request contains the filter of all wanted
+//! notifications. To change the filter, the client sends a new listen request and cancels the old
+//! one after the new one is acknowledged, so that no notification is lost.
 //!
 //! Source: MCP 2026-07-28 basic/patterns/subscriptions; 2025-11-25 server/resources.
 //!
 //! # Invariants
-//! - Notifications count only if their listen request is in `live`.
-//! - A listen request that the server ended is sent again, at most [`TRIES`] times in a row without
-//!   a notification, after growing pauses. Then the noise handler is called.
+//! - Notifications are delivered only if their listen request is in `live`.
+//! - A listen request that the server ended is sent again, at most [`MAX_ATTEMPTS`] times in a row
+//!   without a notification, after growing pauses. Then the handler of stray output is called.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -24,9 +25,9 @@ use crate::transport::client::Failure;
 use super::connection::{Core, misbehaved, remote_error};
 use super::pending_call::PendingCall;
 
-/// Consecutive attempts to reopen a listen request that the server ended.
-const TRIES: u32 = 6;
-/// The first pause before that; it doubles.
+/// Maximum number of consecutive attempts to send a listen request again that the server ended.
+const MAX_ATTEMPTS: u32 = 6;
+/// Base of the pause before an attempt: attempt n waits `PAUSE * 2^n`, with n at most 5.
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -38,12 +39,12 @@ pub(super) struct Subscriptions {
 struct State {
     wanted: Filter,
     version: u64,
-    /// Open requests: usually one, two while one replaces the other.
-    live: Vec<Live>,
+    /// Open listen requests: usually one, two while one replaces the other.
+    live: Vec<ListenRequest>,
     tries: u32,
 }
 
-struct Live {
+struct ListenRequest {
     version: u64,
     /// Holds the acknowledged filter.
     pending: Arc<PendingCall>,
@@ -60,7 +61,7 @@ impl Subscriptions {
         lock(&self.state).live.len()
     }
 
-    /// A notification arrived: resets the number of attempts.
+    /// Resets the number of attempts, because a notification arrived.
     pub(super) fn received(&self) {
         lock(&self.state).tries = 0;
     }
@@ -74,12 +75,13 @@ impl Subscriptions {
         }
     }
 
-    /// Removes a request that is over. Returns whether it was a listen request to send again.
+    /// Removes a request that has ended. Returns whether it was a listen request that must be sent
+    /// again.
     pub(super) fn ended(&self, id: u64) -> bool {
         let mut state = lock(&self.state);
         let Some(at) = state.live.iter().position(|l| l.pending.id() == id) else { return false };
         let ended = state.live.swap_remove(at);
-        // Notifications are missed only if it was acknowledged and not replaced.
+        // Notifications are missed only if the request was acknowledged and not replaced.
         let newest = ended.version == state.version;
         drop(state);
         newest && ended.pending.acknowledged().is_some_and(|filter| filter != Filter::default())
@@ -95,8 +97,8 @@ impl Subscriptions {
         lock(&self.state).wanted.uris.clone()
     }
 
-    /// Changes the wanted filter. Returns whether it is different now.
-    pub(super) fn want(&self, change: impl FnOnce(&mut Filter)) -> bool {
+    /// Changes the wanted filter. Returns whether the filter is different now.
+    pub(super) fn set_filter(&self, change: impl FnOnce(&mut Filter)) -> bool {
         let mut state = lock(&self.state);
         let before = state.wanted.clone();
         change(&mut state.wanted);
@@ -106,7 +108,7 @@ impl Subscriptions {
 
 impl Core {
     /// Opens a listen request for the wanted filter, waits until the server acknowledges it, and
-    /// ends the one before. Returns the acknowledged filter.
+    /// cancels the previous one. Returns the acknowledged filter.
     pub(super) fn listen(self: &Arc<Self>) -> Result<Filter, Error> {
         let (wanted, version) = {
             let mut state = lock(&self.subscriptions.state);
@@ -121,9 +123,9 @@ impl Core {
             .map_err(|e| Error::new(ErrorKind::Invalid, e))?;
         let pending = PendingCall::new(None, false, &self.waiters);
         self.register(&pending).map_err(|f| f.to_error())?;
-        lock(&self.subscriptions.state).live.push(Live { version, pending: Arc::clone(&pending) });
-        let deadline = Instant::now() + self.limits.call_timeout;
-        let envelope = Envelope::new(pending.id(), &self.card);
+        lock(&self.subscriptions.state).live.push(ListenRequest { version, pending: Arc::clone(&pending) });
+        let deadline = Instant::now() + self.limits.client.call_timeout;
+        let envelope = Envelope::new(pending.id(), &self.identity);
         let acknowledged = match self.send(&request, &envelope, deadline, None) {
             Ok(()) => self.acknowledged(&pending, deadline),
             Err(failure) => Err(failure.to_error()),
@@ -138,10 +140,10 @@ impl Core {
     }
 
     fn acknowledged(&self, pending: &PendingCall, deadline: Instant) -> Result<Filter, Error> {
-        let awaited = pending.awaited();
-        self.transport.attend();
+        let guard = pending.waiter_guard();
+        self.transport.resume_reader();
         let acknowledged = pending.wait_acknowledged(deadline);
-        drop(awaited);
+        drop(guard);
         acknowledged.ok_or_else(|| match pending.take() {
             None => Failure::Timeout.to_error(),
             Some(Err(failure)) => failure.to_error(),
@@ -152,7 +154,7 @@ impl Core {
         })
     }
 
-    /// Ends the listen requests that a newer one has replaced.
+    /// Cancels the listen requests that are older than `version`.
     fn end_listening(&self, version: u64) {
         let mut old = Vec::new();
         lock(&self.subscriptions.state).live.retain(|l| {
@@ -166,7 +168,7 @@ impl Core {
         }
     }
 
-    /// Opens a listen request again that the server ended. Runs on a handler thread.
+    /// Sends a listen request again that the server ended. Runs on a handler thread.
     pub(super) fn listen_again(self: &Arc<Self>) {
         loop {
             let tries = {
@@ -174,11 +176,11 @@ impl Core {
                 state.tries += 1;
                 state.tries
             };
-            if tries > TRIES {
+            if tries > MAX_ATTEMPTS {
                 let what = "the server ends every listen request: changes are no longer received";
-                return self.handlers.report_noise(what.to_owned());
+                return self.handlers.report_stray_output(what.to_owned());
             }
-            if !self.rest(PAUSE * (1 << tries.min(5))) {
+            if !self.sleep(PAUSE * (1 << tries.min(5))) {
                 return;
             }
             if self.listen().is_ok() {
@@ -199,17 +201,17 @@ impl Core {
 
     /// Reports that everything may have changed, because notifications were missed.
     pub(super) fn assume_changed(self: &Arc<Self>) {
-        let offer = self.greeting().offer;
+        let declared = self.server().capabilities;
         // A restarted server may have other tools even if it does not report changes.
         #[cfg(feature = "schema")]
         self.output_schemas.forget();
         let lists = [
-            (offer.tools_changed, Change::Tools),
-            (offer.prompts_changed, Change::Prompts),
-            (offer.resources_changed, Change::Resources),
+            (declared.tools_changed, Change::Tools),
+            (declared.prompts_changed, Change::Prompts),
+            (declared.resources_changed, Change::Resources),
         ];
         let lists = lists.into_iter().filter(|(reported, _)| *reported).map(|(_, change)| change);
-        for change in lists.chain(self.subscriptions.uris().into_iter().map(Change::Updated)) {
+        for change in lists.chain(self.subscriptions.uris().into_iter().map(Change::ResourceUpdated)) {
             self.changed(change);
         }
     }

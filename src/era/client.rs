@@ -17,6 +17,7 @@ use crate::model::{
 };
 use crate::rpc::{Notification, RpcError};
 
+use super::extension::ClientMembers;
 use super::outgoing::OutgoingRequest;
 use super::version::{self, V2025_11_25, V2026_07_28};
 use super::{decode, encode, modern};
@@ -28,10 +29,10 @@ pub(crate) trait ClientEra: Sync {
     fn sessions(&self) -> bool;
 
     /// Writes one request as a whole frame.
-    fn request(&self, w: &mut Writer, to: &Envelope<'_>, order: &OutgoingRequest);
+    fn request(&self, w: &mut Writer, to: &Envelope<'_>, request: &OutgoingRequest);
 
-    /// Writes a notification; writes nothing if the era does not have it.
-    fn notice(&self, w: &mut Writer, notice: Notice);
+    /// Writes a notification. Writes nothing if the era does not have it.
+    fn notification(&self, w: &mut Writer, notification: OutgoingNotification);
 
     /// Reads a notification.
     fn decode_notification<'d>(&self, notification: &Notification<'d>) -> ServerEvent<'d>;
@@ -43,11 +44,11 @@ pub(crate) trait ClientEra: Sync {
     fn outcome<'d>(
         &self,
         result: Value<'d>,
-        order: &OutgoingRequest,
+        request: &OutgoingRequest,
     ) -> Result<Decoded<'d>, Cow<'static, str>>;
 
     /// Header names and values of a request, for transports that have headers.
-    fn headers(&self, revision: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)>;
+    fn headers(&self, revision: Revision, request: Option<&OutgoingRequest>) -> Vec<(String, String)>;
 }
 
 /// Per-request metadata of an outgoing request.
@@ -55,13 +56,13 @@ pub(crate) struct Envelope<'a> {
     /// The request's id.
     pub id: u64,
     /// Identity of the client.
-    pub card: &'a ClientIdentity,
+    pub client: &'a ClientIdentity,
     /// Requests progress notifications; the token is the id.
     pub progress: bool,
     /// Lowest level of log entries to send, in the era whose requests contain it.
     pub log: Option<Level>,
     /// Responses to the requests of an earlier round: members of an object, as text.
-    pub answers: Option<&'a str>,
+    pub responses: Option<&'a str>,
     /// The `requestState` of an earlier round, as JSON text, echoed byte for byte.
     pub state: Option<&'a str>,
     /// Capabilities for this request, if they differ from those of the client.
@@ -70,8 +71,8 @@ pub(crate) struct Envelope<'a> {
 
 impl<'a> Envelope<'a> {
     /// Metadata of a request without options.
-    pub(crate) fn new(id: u64, card: &'a ClientIdentity) -> Envelope<'a> {
-        Envelope { id, card, progress: false, log: None, answers: None, state: None, capabilities: None }
+    pub(crate) fn new(id: u64, client: &'a ClientIdentity) -> Envelope<'a> {
+        Envelope { id, client, progress: false, log: None, responses: None, state: None, capabilities: None }
     }
 }
 
@@ -79,6 +80,7 @@ impl<'a> Envelope<'a> {
 pub(crate) struct ClientIdentity {
     pub(super) identity: Identity,
     pub(super) capabilities: ClientCapabilities,
+    pub(super) extensions: ClientMembers,
     /// The modern `_meta` members that every request carries.
     pub(super) meta: String,
     /// As `meta`, for requests whose result may be a task.
@@ -87,22 +89,26 @@ pub(crate) struct ClientIdentity {
 
 impl ClientIdentity {
     /// Encodes the members that every request carries.
-    pub(crate) fn new(identity: Identity, capabilities: ClientCapabilities) -> ClientIdentity {
-        let meta = |extensions: &[&str]| modern::client_meta(&identity, capabilities, extensions);
-        let (meta, meta_of_tasks) = (meta(&[]), meta(&[modern::TASKS]));
-        ClientIdentity { meta, meta_of_tasks, identity, capabilities }
+    pub(crate) fn new(
+        identity: Identity,
+        capabilities: ClientCapabilities,
+        extensions: ClientMembers,
+    ) -> ClientIdentity {
+        let meta = |members: &str| modern::client_meta(&identity, capabilities, members);
+        let (meta, meta_of_tasks) = (meta(extensions.own()), meta(extensions.with_tasks()));
+        ClientIdentity { meta, meta_of_tasks, identity, capabilities, extensions }
     }
 }
 
 /// A notification of the client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Notice {
+pub(crate) enum OutgoingNotification {
     /// The session is ready.
-    Ready,
+    Initialized,
     /// Cancels the request with this id.
     Cancelled(u64),
     /// The roots have changed.
-    Roots,
+    RootsListChanged,
 }
 
 /// Notification from a server, decoded.
@@ -112,72 +118,76 @@ pub(crate) enum ServerEvent<'d> {
     Progress { id: u64, done: f64, total: Option<f64>, message: Option<&'d str> },
     /// A log entry.
     Log { level: Level, logger: Option<&'d str>, data: Value<'d> },
-    /// Something changed; with the id of the listen request, if it names one.
+    /// A change, with the id of the listen request if the notification names one.
     Change { change: Change, listen: Option<u64> },
     /// Notifications that a listen request will receive.
     Acknowledged { listen: u64, filter: Filter },
     /// Cancels a request of the server, or a listen request of this client.
     Cancelled(Value<'d>),
+    /// A notification that only an extension can define.
+    Extension { method: &'d str, params: Option<Value<'d>> },
     /// A notification without effect on this client.
     Ignored,
 }
 
-/// Decoded kind of a result.
+/// Kind of a decoded result.
 #[derive(Clone, Debug)]
 pub(crate) enum Decoded<'d> {
-    /// The final result, and how long it stays fresh.
+    /// The final result, and its cache hint.
     Complete(CacheHint),
     /// The server requests input: requests by key, and the `requestState` to return.
-    InputRequired { questions: Option<Value<'d>>, state: Option<Value<'d>> },
+    InputRequired { requests: Option<Value<'d>>, state: Option<Value<'d>> },
     /// The server continues in the background.
     Task(Task),
 }
 
 /// Description of the server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Greeting {
+pub(crate) struct ServerDescription {
     /// The revision of the connection from now on.
     pub revision: Revision,
     /// Its name, version and instructions, unverified.
     pub identity: Identity,
     /// Its capabilities.
-    pub offer: ServerCapabilities,
+    pub capabilities: ServerCapabilities,
     /// Its capabilities as received; `null` if it did not describe itself.
-    pub capabilities: Json,
+    pub capabilities_json: Json,
+    /// The whole description as received, in the era without sessions.
+    pub description: Option<Json>,
 }
 
-impl Greeting {
-    /// The capability that a method needs and the server did not declare: wire name and words
-    /// (2025-11-25 basic/lifecycle, operation; requirement VER-07). A server that did not describe
-    /// itself may have any.
+impl ServerDescription {
+    /// Returns the capability that a method needs and the server did not declare, as its wire name
+    /// and its description (2025-11-25 basic/lifecycle, operation; requirement VER-07). A server
+    /// that did not describe itself may have any capability.
     pub(crate) fn lacks(&self, method: &str) -> Option<(&'static str, &'static str)> {
-        let offer = &self.offer;
-        let (declared, name, words) = match method {
-            "tools/list" | "tools/call" => (offer.tools, "tools", "tools"),
+        let server = &self.capabilities;
+        let (declared, name, description) = match method {
+            "tools/list" | "tools/call" => (server.tools, "tools", "tools"),
             "resources/list" | "resources/templates/list" | "resources/read" => {
-                (offer.resources, "resources", "resources")
+                (server.resources, "resources", "resources")
             }
             "resources/subscribe" | "resources/unsubscribe" => {
-                (offer.subscribe, "resources.subscribe", "subscriptions of resources")
+                (server.subscribe, "resources.subscribe", "subscriptions of resources")
             }
-            "prompts/list" | "prompts/get" => (offer.prompts, "prompts", "prompts"),
-            "completion/complete" => (offer.completions, "completions", "completions"),
-            "logging/setLevel" => (offer.logging, "logging", "log levels"),
+            "prompts/list" | "prompts/get" => (server.prompts, "prompts", "prompts"),
+            "completion/complete" => (server.completions, "completions", "completions"),
+            "logging/setLevel" => (server.logging, "logging", "log levels"),
             _ => return None,
         };
-        (!declared && self.capabilities != Json::default()).then_some((name, words))
+        (!declared && self.capabilities_json != Json::default()).then_some((name, description))
     }
 }
 
 /// Era of a server, from its response to the probe.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum DetectedEra {
     /// The modern era; with the description, unless the server refused to give one.
-    Modern(Option<Box<Greeting>>),
+    Modern(Option<Box<ServerDescription>>),
     /// The legacy era: open a session with this revision.
     Legacy(Revision),
-    /// No common revision; lists those of the server.
-    Neither(String),
+    /// There is no common revision. Lists the revisions of the server.
+    Unsupported(String),
 }
 
 /// The revision that a session is opened with.
@@ -185,37 +195,43 @@ pub(crate) const NEWEST_SESSION: Revision = V2025_11_25;
 /// The revision of the era without sessions.
 pub(crate) const MODERN: Revision = V2026_07_28;
 
-/// The revision's date.
+/// Returns the revision's date.
 pub(crate) fn revision_name(revision: Revision) -> &'static str {
     version::name(revision)
 }
 
 /// Detects the era from the response to the probe (basic/versioning; requirements NEG-08, NEG-09,
-/// VER-15). Only the codes of the modern era prove it, because older servers answer an unknown
-/// method with any error.
-pub(crate) fn verdict(answer: Result<Value<'_>, &RpcError>) -> Verdict {
-    match answer {
+/// VER-15). Only error codes of the modern era prove the modern era, because older servers may
+/// respond to an unknown method with any error.
+pub(crate) fn detect_era(response: Result<Value<'_>, &RpcError>) -> DetectedEra {
+    match response {
         Ok(result) => match result.get("supportedVersions").filter(|v| v.kind() == Kind::Array) {
             Some(versions) => match pick(versions) {
-                Some(V2026_07_28) => Verdict::Modern(Some(Box::new(decode::discovered(result)))),
-                other => other.map_or_else(|| Verdict::Neither(list(versions)), Verdict::Legacy),
+                Some(V2026_07_28) => {
+                    let description = Some(result.to_json());
+                    DetectedEra::Modern(Some(Box::new(ServerDescription {
+                        description,
+                        ..decode::discover_result(result)
+                    })))
+                }
+                other => other.map_or_else(|| DetectedEra::Unsupported(list(versions)), DetectedEra::Legacy),
             },
-            None => Verdict::Legacy(NEWEST_SESSION),
+            None => DetectedEra::Legacy(NEWEST_SESSION),
         },
         Err(error) if error.code == modern::UNSUPPORTED_VERSION => {
             let data = error.data.as_ref().map(Json::to_doc).unwrap_or_default();
             let Some(supported) = data.root().get("supported") else {
-                return Verdict::Neither(error.message.clone().into_owned());
+                return DetectedEra::Unsupported(error.message.clone().into_owned());
             };
             match pick(supported) {
-                Some(V2026_07_28) => Verdict::Modern(None),
-                other => other.map_or_else(|| Verdict::Neither(list(supported)), Verdict::Legacy),
+                Some(V2026_07_28) => DetectedEra::Modern(None),
+                other => other.map_or_else(|| DetectedEra::Unsupported(list(supported)), DetectedEra::Legacy),
             }
         }
         Err(error) if [modern::header::MISMATCH, modern::MISSING_CAPABILITY].contains(&error.code) => {
-            Verdict::Modern(None)
+            DetectedEra::Modern(None)
         }
-        Err(_) => Verdict::Legacy(NEWEST_SESSION),
+        Err(_) => DetectedEra::Legacy(NEWEST_SESSION),
     }
 }
 
@@ -225,7 +241,7 @@ pub(crate) fn is_header_mismatch(error: &RpcError) -> bool {
     error.code == modern::header::MISMATCH
 }
 
-/// The newest common revision among those of a server.
+/// Returns the newest revision of a server that this library supports.
 fn pick(versions: Value<'_>) -> Option<Revision> {
     versions.items().filter_map(|v| version::parse(v.as_str()?)).max_by_key(|r| r.0)
 }
@@ -239,13 +255,13 @@ fn list(versions: Value<'_>) -> String {
 ///
 /// # Errors
 /// The revision has no sessions (basic/lifecycle, version negotiation).
-pub(crate) fn opened(result: Value<'_>) -> Result<Greeting, String> {
-    decode::opened(result)
+pub(crate) fn initialize_result(result: Value<'_>) -> Result<ServerDescription, String> {
+    decode::initialize_result(result)
 }
 
 /// Writes the response to a request of the server. `id` is JSON text, echoed as received.
-pub(crate) fn write_answer(w: &mut Writer, id: &str, answer: Result<&Json, &RpcError>) {
-    match answer {
+pub(crate) fn write_response(w: &mut Writer, id: &str, response: Result<&Json, &RpcError>) {
+    match response {
         Ok(result) => {
             w.begin_object().raw_members("\"jsonrpc\":\"2.0\"");
             w.key("id").raw(id);
@@ -283,17 +299,20 @@ pub(super) fn cancelled(w: &mut Writer, id: u64) {
 }
 
 /// Encodes the client's response to a request of the server.
-pub(crate) fn reply_text(revision: Revision, reply: &crate::model::client_request::AskReply) -> Json {
-    encode::ask_reply(version::features(revision), reply)
+pub(crate) fn encode_input_response(
+    revision: Revision,
+    reply: &crate::model::client_request::InputResponse,
+) -> Json {
+    encode::input_response(version::features(revision), reply)
 }
 
 /// Reads a request of the server: a message in a session, otherwise a member of a result.
 ///
 /// # Errors
-/// Error for a server's request in a session: unknown method, or invalid parameters.
-pub(crate) fn inquiry(
+/// The error response to a request in a session: unknown method, or invalid parameters.
+pub(crate) fn read_request(
     method: &str,
     params: Option<Value<'_>>,
-) -> Result<crate::model::client_request::AskRequest, RpcError> {
-    decode::inquiry(method, params)
+) -> Result<crate::model::client_request::InputRequest, RpcError> {
+    decode::read_request(method, params)
 }

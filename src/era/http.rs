@@ -8,14 +8,14 @@ use crate::json::Value;
 use crate::model::{Fault, Revision};
 use crate::rpc::Request;
 
-use super::modern::header::{Mirror, VERSION};
+use super::modern::header::{MirroredArgument, VERSION};
 use super::version::{self, V2026_07_28};
 use super::{Encoded, Eras, Params};
 
 /// The header fields of a request.
 pub(crate) trait Fields {
-    /// The value of the field with this name, without regard to case and without the whitespace
-    /// around it. A field that occurs twice has a value that no check accepts.
+    /// Returns the value of the field with this name, without regard to case and without the
+    /// whitespace around it. A field that occurs twice has a value that no check accepts.
     fn field(&self, name: &str) -> Option<&[u8]>;
 }
 
@@ -34,32 +34,32 @@ pub(crate) trait HttpEra: Sync {
     fn check_arguments(
         &self,
         fields: &dyn Fields,
-        mirrors: &[Mirror],
+        mirrors: &[MirroredArgument],
         arguments: Option<Value<'_>>,
     ) -> Result<(), Fault>;
 
     /// Returns `true` for methods whose response is always an event stream.
     fn streams(&self, method: &str) -> bool;
 
-    /// The status of a response whose head has not been sent yet.
+    /// Returns the status of a response whose head has not been sent yet.
     fn status(&self, encoded: Encoded) -> u16;
 
     /// Session rules, in an era that has sessions.
-    fn sessions(&self) -> Option<&'static Sessions>;
+    fn sessions(&self) -> Option<&'static SessionRules>;
 }
 
 /// Header fields and errors of sessions.
-pub(crate) struct Sessions {
+pub(crate) struct SessionRules {
     /// The field that carries a session's id, in both directions.
     pub id: &'static str,
     /// The field that names the last event a client has seen.
     pub last_event: &'static str,
-    /// The request that opens one.
+    /// The method of the request that opens a session.
     pub opens: &'static str,
     /// Checks the fields of any request in a session.
     pub check: fn(&dyn Fields) -> Result<(), Fault>,
     /// True if clients of this revision accept an event with only an id and a retry time. Older
-    /// ones read every event as a message.
+    /// clients read every event as a message.
     pub resumes: fn(Revision) -> bool,
     /// Error for a message without a session id, with status 400.
     pub missing: fn() -> Fault,
@@ -67,34 +67,36 @@ pub(crate) struct Sessions {
     pub lost: fn() -> Fault,
 }
 
-/// Session that a posted message belongs to.
+/// Kind of a posted message, by its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Posted {
-    /// None: the modern era.
-    Alone,
-    /// A session that it opens.
-    Opening,
-    /// A session that is open.
+pub(crate) enum PostKind {
+    /// A message without a session: the modern era.
+    Stateless,
+    /// A request that opens a session.
+    Initialize,
+    /// A message of an open session.
     InSession,
 }
 
 impl Eras {
-    /// The session that a posted message belongs to. `method` is that of a request or notification
+    /// Determines the kind of a posted message. `method` is that of a request or notification
     /// (requirement NEG-05: `_meta` first, then the version field, then the method).
-    pub(crate) fn of_post(&self, fields: &dyn Fields, params: &Params<'_>, method: Option<&str>) -> Posted {
-        let Some(sessions) = self.legacy.and_then(|era| era.http().sessions()) else { return Posted::Alone };
-        let opens = method.is_some_and(|method| method == sessions.opens);
-        // An unknown version decides nothing: the session rejects the field later, and the opening
+    pub(crate) fn of_post(&self, fields: &dyn Fields, params: &Params<'_>, method: Option<&str>) -> PostKind {
+        let Some(rules) = self.legacy.and_then(|era| era.http().sessions()) else {
+            return PostKind::Stateless;
+        };
+        let opens = method.is_some_and(|method| method == rules.opens);
+        // An unknown version does not decide: the session rejects the field later, and the opening
         // request need not have it (requirement H11-37).
         let is_modern = |version: &[u8]| {
             version == version::name(V2026_07_28).as_bytes()
-                || !opens && !is_legacy(version) && fields.field(sessions.id).is_none()
+                || !opens && !is_legacy(version) && fields.field(rules.id).is_none()
         };
         let names_modern = || params.names_version() || fields.field(VERSION).is_some_and(is_modern);
         match opens {
-            _ if self.modern.is_some() && names_modern() => Posted::Alone,
-            true => Posted::Opening,
-            false => Posted::InSession,
+            _ if self.modern.is_some() && names_modern() => PostKind::Stateless,
+            true => PostKind::Initialize,
+            false => PostKind::InSession,
         }
     }
 }

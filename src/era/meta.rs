@@ -1,7 +1,8 @@
-//! Check of `_meta` values from the program: an object without duplicate and reserved names.
+//! Check of `_meta` values from the program: each must be an object without duplicate and reserved
+//! names.
 //!
-//! Runs before the value is written. Messages of peers and results that a hub passes on are not
-//! checked.
+//! The check runs before the value is written. Messages of peers and results that a hub forwards
+//! are not checked.
 //!
 //! Source: MCP 2026-07-28 basic/index, `_meta` (requirements META-01, META-03, AMB-19).
 
@@ -12,8 +13,8 @@ use crate::model::content::{Content, ResourceContents, ToolOutput};
 
 use super::modern::SERVER_INFO;
 
-/// Describes the first fault of a `_meta`, in words that follow its name.
-pub(crate) fn flaw(meta: &Json) -> Option<String> {
+/// Describes the first fault of a `_meta`: a predicate, such as "is not an object".
+pub(crate) fn first_error(meta: &Json) -> Option<String> {
     match unique(meta) {
         Ok(doc) if doc.root().kind() != Kind::Object => Some("is not an object".to_owned()),
         Ok(doc) => doc.root().members().find_map(|(name, _)| reserved(name)),
@@ -29,7 +30,7 @@ fn reserved(name: &str) -> Option<String> {
 /// for one.
 ///
 /// # Errors
-/// Describes the first fault, as [`flaw`] does.
+/// Describes the first fault, as [`first_error`] does.
 fn unique(json: &Json) -> Result<Doc, String> {
     let (mut doc, text) = (Doc::default(), json.as_str());
     let limits = ParseLimits { unique_names: true, ..ParseLimits::UNBOUNDED };
@@ -38,12 +39,12 @@ fn unique(json: &Json) -> Result<Doc, String> {
         Err(error) if error.kind() == ErrorKind::DuplicateName => {
             Err(format!("has the member {} twice", name_at(text, error.offset())))
         }
-        // Only for a text that is not JSON.
+        // The text is not JSON.
         Err(error) => Err(format!("is not JSON: {error}")),
     }
 }
 
-/// The name at this offset, with its quotes.
+/// Returns the name at this offset, with its quotes.
 fn name_at(text: &str, at: usize) -> &str {
     let rest = text.get(at..).unwrap_or_default();
     let mut escaped = false;
@@ -80,9 +81,9 @@ fn of_request(meta: Value<'_>) -> Option<String> {
     })
 }
 
-/// Removes the name of another server from a tool's result; the library adds its own. Returns the
-/// first fault of the rest and of the blocks.
-pub(crate) fn settle(output: &mut ToolOutput) -> Option<String> {
+/// Removes the name of another server from a tool's result, because the library adds its own.
+/// Returns the first fault in the remaining `_meta` and in those of the blocks.
+pub(crate) fn clean_and_check(output: &mut ToolOutput) -> Option<String> {
     if let Some(meta) = &mut output.meta {
         let doc = meta.to_doc();
         if doc.root().get(SERVER_INFO).is_some() {
@@ -95,33 +96,33 @@ pub(crate) fn settle(output: &mut ToolOutput) -> Option<String> {
             *meta = w.into_json();
         }
     }
-    output.meta.as_ref().and_then(flaw).or_else(|| output.content.iter().find_map(of_block))
+    output.meta.as_ref().and_then(first_error).or_else(|| output.content.iter().find_map(block_error))
 }
 
 /// Describes the first fault of a block's `_meta`.
-pub(crate) fn of_block(mut block: &Content) -> Option<String> {
+pub(crate) fn block_error(mut block: &Content) -> Option<String> {
     loop {
         match block {
             Content::Annotated { content, meta, .. } => {
-                if let Some(flaw) = meta.as_ref().and_then(flaw) {
+                if let Some(flaw) = meta.as_ref().and_then(first_error) {
                     return Some(flaw);
                 }
                 block = content;
             }
-            Content::Link(resource) => return resource.meta.as_ref().and_then(flaw),
-            Content::Embedded(contents) => return of_contents(contents),
+            Content::ResourceLink(resource) => return resource.meta.as_ref().and_then(first_error),
+            Content::Embedded(contents) => return contents_error(contents),
             _ => return None,
         }
     }
 }
 
 /// Describes the first fault of the `_meta` of a resource's contents.
-pub(crate) fn of_contents(contents: &ResourceContents) -> Option<String> {
-    contents.meta.as_ref().and_then(flaw)
+pub(crate) fn contents_error(contents: &ResourceContents) -> Option<String> {
+    contents.meta.as_ref().and_then(first_error)
 }
 
-/// A prefix whose second label is one of these is reserved. 2025-06-18 reserved others (requirement
-/// META-04), which later revisions dropped.
+/// Returns whether the prefix of a name is reserved: its second label is one of these. 2025-06-18
+/// reserved other prefixes (requirement META-04), which later revisions dropped.
 fn is_reserved(name: &str) -> bool {
     let prefix = name.split_once('/').map(|(prefix, _)| prefix);
     matches!(prefix.and_then(|p| p.split('.').nth(1)), Some("modelcontextprotocol" | "mcp"))

@@ -14,11 +14,20 @@
 //! - A message is classified by its `_meta` first and its method second: `initialize` with modern
 //!   `_meta` is an unknown method (basic/versioning; requirement NEG-03).
 
+#[cfg(feature = "extensions")]
+pub(crate) mod apps;
+#[cfg(feature = "http-server")]
+pub(crate) mod card;
 #[cfg(feature = "client")]
 pub(crate) mod client;
 #[cfg(feature = "client")]
 pub(crate) mod decode;
 mod encode;
+#[cfg(feature = "extensions")]
+pub(crate) mod extension;
+#[cfg(not(feature = "extensions"))]
+#[path = "extension/without.rs"]
+pub(crate) mod extension;
 #[cfg(feature = "http-server")]
 pub(crate) mod http;
 pub(crate) mod legacy; // legacy
@@ -29,19 +38,26 @@ pub(crate) mod outgoing;
 mod params;
 #[cfg(feature = "hub")]
 pub(crate) mod proxied;
+#[cfg(feature = "skills")]
+#[cfg_attr(not(unix), allow(dead_code))] // Servers offer skills on Unix only.
+pub(crate) mod skills;
+#[cfg(feature = "tasks")]
+pub(crate) mod task;
 mod version;
 
 use crate::json::{Json, Value, Writer};
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
-use crate::model::client_request::Ask;
+use crate::model::client_request::KeyedRequest;
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::{
-    CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Peer, Query, Revision,
-    ServerCapabilities, Session,
+    CacheHint, Change, ClientCapabilities, ClientNotification, Fault, Filter, Identity, Level, Peer, Query,
+    Revision, ServerCapabilities, Session,
 };
 use crate::rpc::{Request, RpcError, code};
 
-pub(crate) use encode::question;
+use self::extension::ServerMembers;
+
+pub(crate) use encode::write_request;
 pub(crate) use params::Params;
 
 /// The server side of one era.
@@ -58,46 +74,47 @@ pub(crate) trait ServerEra: Sync {
     ) -> Result<Query, Fault>;
 
     /// Returns `true` for methods that need neither a session nor a version.
-    fn stands_alone(&self, method: &str) -> bool;
+    fn is_sessionless(&self, method: &str) -> bool;
 
     /// Reads a notification of this era.
-    fn note(&self, method: &str, params: &Params<'_>) -> Note;
+    fn notification(&self, method: &str, params: &Params<'_>) -> ClientNotification;
 
-    /// The session that a request which opens one begins; `None` in an era without sessions.
+    /// Creates the session of a request that opens one. `None` for other requests, and in an era
+    /// without sessions.
     fn open(&self, params: &Params<'_>, query: &Query) -> Option<Session>;
 
     /// Writes one response.
     fn reply(&self, w: &mut Writer, to: &ReplyTarget<'_>, reply: Reply<'_>) -> Encoded;
 
     /// Writes one notification.
-    fn signal(&self, w: &mut Writer, revision: Revision, signal: Signal<'_>);
+    fn notify(&self, w: &mut Writer, revision: Revision, notification: ServerNotification<'_>);
 
     /// Transport of requests to the client in this era.
-    fn questions(&self) -> Questions;
+    fn request_mode(&self) -> RequestMode;
 
-    /// Writes a request to the client with this id, for [`Questions::Requests`].
-    fn question(&self, w: &mut Writer, revision: Revision, id: u64, ask: &Ask);
+    /// Writes a request to the client with this id, for [`RequestMode::Requests`].
+    fn write_request(&self, w: &mut Writer, revision: Revision, id: u64, input: &KeyedRequest);
 
-    /// Cancels such a request.
-    fn withdraw(&self, w: &mut Writer, id: u64);
+    /// Writes the cancellation of such a request.
+    fn cancel_request(&self, w: &mut Writer, id: u64);
 
     /// Reads the filter of a listen request.
     ///
     /// # Errors
-    /// A member of the wrong type, or more URIs than `most`.
-    fn filter(&self, filter: Value<'_>, most: usize) -> Result<Filter, Fault>;
+    /// A member of the wrong type, or more URIs than `max`.
+    fn filter(&self, filter: Value<'_>, max: usize) -> Result<Filter, Fault>;
 
     /// Returns `true` if an array is a batch in this session. Otherwise it is an invalid request.
     fn batches(&self, session: &Session) -> bool;
 
-    /// The HTTP rules of this era.
+    /// Returns the HTTP rules of this era.
     #[cfg(feature = "http-server")]
     fn http(&self) -> &dyn http::HttpEra;
 }
 
 /// Transport of a handler's requests to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Questions {
+pub(crate) enum RequestMode {
     /// As requests of the server, while the call is parked.
     Requests,
     /// In the result of the call, which the client then sends again.
@@ -115,7 +132,7 @@ pub(crate) struct ReplyTarget<'a> {
     /// The revision of the response.
     pub revision: Revision,
     /// Description of this server.
-    pub card: &'a ServerIdentity,
+    pub server: &'a ServerIdentity,
 }
 
 /// Identity of the server, encoded once.
@@ -124,12 +141,14 @@ pub(crate) struct ServerIdentity {
     identity: Identity,
     /// The modern `_meta` member that names the server in every result.
     server_info: String,
+    /// Members of the capabilities that extensions add.
+    extensions: ServerMembers,
 }
 
 impl ServerIdentity {
     /// Encodes the parts that every response contains.
-    pub(crate) fn new(identity: Identity) -> ServerIdentity {
-        ServerIdentity { server_info: modern::server_info(&identity), identity }
+    pub(crate) fn new(identity: Identity, extensions: ServerMembers) -> ServerIdentity {
+        ServerIdentity { server_info: modern::server_info(&identity), identity, extensions }
     }
 }
 
@@ -149,8 +168,8 @@ impl Encoded {
 pub(crate) enum Reply<'a> {
     /// An empty result.
     Empty,
-    /// Identity and capabilities of the server; `instructions` in place of its own.
-    Greeting { offer: ServerCapabilities, cache: CacheHint, instructions: Option<&'a str> },
+    /// Identity and capabilities of the server. `instructions` replaces the server's own.
+    ServerDescription { capabilities: ServerCapabilities, cache: CacheHint, instructions: Option<&'a str> },
     /// A page of descriptors, encoded for this revision.
     Page {
         list: List,
@@ -166,32 +185,44 @@ pub(crate) enum Reply<'a> {
     Prompt(&'a PromptOutput),
     /// Completion values.
     Completion(&'a Completion),
-    /// Result of another server, and the cache hint to use if that server sent none.
-    Proxied(&'a dyn Proxied, CacheHint),
+    /// Result that is already JSON, and the cache hint to use if the result has none.
+    Raw(&'a dyn RawResult, CacheHint),
     /// Requests to the client, and the `requestState` to return.
-    Asked { asks: &'a [Ask], state: &'a str },
+    InputRequired { requests: &'a [KeyedRequest], state: &'a str },
     /// A listen request ended.
     ListenEnded,
     /// A failure.
     Fault(&'a Fault),
 }
 
-/// A result of another server. Behind a trait, so that only a program with a hub links its encoder.
-pub(crate) trait Proxied: Send + Sync {
+/// A result that is already JSON: of another server, or of a method of an extension. Behind a
+/// trait, so that only a program with such results links their encoders.
+pub(crate) trait RawResult: Send + Sync {
     /// Writes its members. Returns the members of its `_meta`, as text without braces.
     fn write(&self, w: &mut Writer, revision: Revision) -> &str;
 
-    /// Its cache hint, for a kind of result that has one; `own` if the other server sent none.
+    /// Returns the cache hint, for a kind of result that has one. It is `own` if another server
+    /// sent no hint.
     fn cache(&self, own: CacheHint) -> Option<CacheHint>;
+
+    /// Forbids that other users receive the result from a cache.
+    #[cfg(feature = "visibility")]
+    fn make_private(&mut self) {}
+
+    /// Returns the type of the result, in the era whose results name it.
+    #[cfg(feature = "tasks")]
+    fn kind(&self) -> &'static str {
+        "complete"
+    }
 }
 
 /// A notification of the server. Tokens and ids are JSON text, echoed as received.
-pub(crate) enum Signal<'a> {
+pub(crate) enum ServerNotification<'a> {
     /// Progress of a running call.
     Progress { token: &'a str, done: f64, total: Option<f64>, message: Option<&'a str> },
     /// A log entry.
     Log { level: Level, logger: Option<&'a str>, data: &'a Json },
-    /// Something changed; with the id of the listen request, if there is one.
+    /// A change, with the id of the listen request if there is one.
     Change { change: &'a Change, listen: Option<&'a str> },
     /// Notifications that a listen request will receive.
     Acknowledged { filter: &'a Filter, listen: &'a str },
@@ -251,7 +282,7 @@ impl Eras {
     /// Stateless requests only.
     pub(crate) const MODERN: Eras = Eras { legacy: None, modern: Some(&modern::SERVER) };
 
-    /// The era of a request (basic/versioning; requirement NEG-04).
+    /// Returns the era of a request (basic/versioning; requirement NEG-04).
     ///
     /// # Errors
     /// The request needs a session that is not open.
@@ -263,14 +294,14 @@ impl Eras {
     ) -> Result<&'static dyn ServerEra, Fault> {
         match (self.modern, self.legacy) {
             (Some(modern), _) if params.names_version() => Ok(modern),
-            (_, Some(legacy)) if session_open || legacy.stands_alone(request.method) => Ok(legacy),
+            (_, Some(legacy)) if session_open || legacy.is_sessionless(request.method) => Ok(legacy),
             (Some(_), legacy) => Err(modern::unversioned(legacy.is_some())),
-            // Without the modern era its `_meta` members mean nothing (2025-11-25 basic/index).
+            // Without the modern era, its `_meta` members have no meaning (2025-11-25 basic/index).
             (None, _) => Err(Fault::InvalidRequest("No session is open: send initialize first".into())),
         }
     }
 
-    /// The era of a notification, if any.
+    /// Returns the era of a notification, if any.
     pub(crate) fn of_notification(
         &self,
         params: &Params<'_>,
@@ -286,8 +317,8 @@ impl Eras {
 
 /// Writes the error for bytes that are not a message, whose era is unknown.
 ///
-/// Errors without a readable id carry none (schema of 2025-11-25 on); sessions of older
-/// revisions get `"id":null`, the only form their schema has.
+/// Without a readable id, the error has no id (schema from 2025-11-25 on). Sessions of older
+/// revisions get `"id":null`, because their schema requires an id.
 #[cold]
 #[inline(never)]
 pub(crate) fn fault_without_query(
@@ -304,7 +335,7 @@ pub(crate) fn fault_without_query(
 /// Resource not found, until 2025-11-25 (server/resources, error handling).
 const LEGACY_RESOURCE_NOT_FOUND: i32 = -32002;
 
-/// The single map from a failure to its code on the wire.
+/// Maps a failure to its error on the wire. All errors of the server are created here.
 #[cold]
 pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
     match fault {
@@ -341,14 +372,7 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
     }
 }
 
-/// The missing capabilities that an error of another server names.
-#[allow(dead_code)] // Used by the hub.
-pub(crate) fn says_missing(code: i32, data: Option<Value<'_>>) -> Option<ClientCapabilities> {
-    let required = data.and_then(|data| data.get("requiredCapabilities"));
-    required.filter(|_| code == modern::MISSING_CAPABILITY).map(params::capabilities)
-}
-
-/// The first capability of these, as clients declare it.
+/// Returns the name of one of these capabilities, as clients declare it.
 pub(crate) fn capability(needed: ClientCapabilities) -> &'static str {
     match needed {
         ClientCapabilities { url: true, .. } => "elicitation.url",

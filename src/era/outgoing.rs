@@ -25,7 +25,7 @@ pub(crate) enum RequestKind<'a> {
     /// Gets a prompt.
     Prompt(&'a str, &'a [(&'a str, &'a str)]),
     /// Completes an argument.
-    Complete(&'a Completing<'a>),
+    Complete(&'a CompleteParams<'a>),
     /// Subscribes to updates of this resource.
     Subscribe(&'a str),
     /// Ends such a subscription.
@@ -39,12 +39,12 @@ pub(crate) enum RequestKind<'a> {
 }
 
 /// Subject of a completion request.
-pub(crate) struct Completing<'a> {
+pub(crate) struct CompleteParams<'a> {
     /// A prompt's name or a template.
     pub subject: Subject<'a>,
     /// The argument's name and the text typed so far.
     pub argument: (&'a str, &'a str),
-    /// Arguments that have a value already.
+    /// Arguments with known values.
     pub settled: &'a [(&'a str, &'a str)],
     /// Revision of the connection.
     pub revision: Revision,
@@ -129,10 +129,11 @@ impl RequestKind<'_> {
         })
     }
 
-    /// Writes the parameters. Those of the caller also have `_meta` and a subject.
+    /// Writes the parameters. Moves `_meta` and the subject of the caller's parameters to
+    /// `request`.
     fn write(&self, w: &mut Writer, request: &mut OutgoingRequest) -> Result<(), Cow<'static, str>> {
         match self {
-            RequestKind::Open(revision, card) => open(w, *revision, card),
+            RequestKind::Open(revision, client) => open(w, *revision, client),
             RequestKind::Describe | RequestKind::Ping | RequestKind::List(_, None) => {}
             // An empty cursor is valid and is sent (server/utilities/pagination).
             RequestKind::List(_, Some(cursor)) => _ = w.key("cursor").string(cursor),
@@ -164,18 +165,29 @@ impl RequestKind<'_> {
     }
 }
 
+/// Returns the parameters of a request about a task, with responses to its requests.
+pub(crate) fn task_params(id: &str, responses: Option<&Json>) -> Json {
+    let mut w = Writer::new();
+    w.begin_object().key("taskId").string(id);
+    if let Some(responses) = responses {
+        w.key("inputResponses").json(responses);
+    }
+    w.end_object();
+    w.into_json()
+}
+
 impl OutgoingRequest {
     /// Encodes a request.
     ///
     /// # Errors
     /// The parameters are not an object, or have a duplicate name or an invalid `_meta`.
-    pub(crate) fn new(want: &RequestKind<'_>) -> Result<OutgoingRequest, Cow<'static, str>> {
-        let method = want.method();
+    pub(crate) fn new(kind: &RequestKind<'_>) -> Result<OutgoingRequest, Cow<'static, str>> {
+        let method = kind.method();
         let mut request = OutgoingRequest {
             params: String::new(),
             meta: String::new(),
-            subject: want.subject().map(str::to_owned),
-            cache_key: want.cache_key(),
+            subject: kind.subject().map(str::to_owned),
+            cache_key: kind.cache_key(),
             may_ask: matches!(&*method, "tools/call" | "resources/read" | "prompts/get"),
             // A client that sends these methods must declare the extension (2026-07-28, tasks).
             task: method.starts_with("tasks/"),
@@ -183,7 +195,7 @@ impl OutgoingRequest {
         };
         // Writes only members; the envelope writes the braces.
         let mut w = Writer::with_capacity(128);
-        want.write(&mut w, &mut request)?;
+        kind.write(&mut w, &mut request)?;
         request.params = text(w);
         Ok(request)
     }
@@ -231,12 +243,12 @@ fn text(w: Writer) -> String {
     String::from_utf8(w.into_bytes()).unwrap_or_default()
 }
 
-/// The first byte of a value, which determines its kind.
+/// Returns the first byte of a value, which determines its kind.
 fn first_byte(json: &Json) -> u8 {
     json.as_str().trim_start().bytes().next().unwrap_or_default()
 }
 
-/// Parameters of the caller: `_meta` is split off, because the envelope adds to it.
+/// Writes the parameters of the caller. `_meta` is split off, because the envelope adds to it.
 fn other(w: &mut Writer, params: &Json, request: &mut OutgoingRequest) -> Result<(), String> {
     let doc = super::meta::params(params)?;
     for (name, value) in doc.root().members() {
@@ -256,12 +268,12 @@ fn other(w: &mut Writer, params: &Json, request: &mut OutgoingRequest) -> Result
     Ok(())
 }
 
-fn open(w: &mut Writer, revision: Revision, card: &super::client::ClientIdentity) {
+fn open(w: &mut Writer, revision: Revision, client: &super::client::ClientIdentity) {
     w.key("protocolVersion").string(version::name(revision));
     w.key("capabilities");
-    super::encode::client_capabilities(w, features(revision), card.capabilities, &[]);
+    super::encode::client_capabilities(w, features(revision), client.capabilities, client.extensions.own());
     w.key("clientInfo");
-    super::encode::implementation(w, features(revision), &card.identity);
+    super::encode::implementation(w, features(revision), &client.identity);
 }
 
 fn strings(w: &mut Writer, name: &str, pairs: &[(&str, &str)]) {
@@ -275,7 +287,7 @@ fn strings(w: &mut Writer, name: &str, pairs: &[(&str, &str)]) {
     w.end_object();
 }
 
-fn complete(w: &mut Writer, completing: &Completing<'_>) {
+fn complete(w: &mut Writer, completing: &CompleteParams<'_>) {
     w.key("ref").begin_object();
     match completing.subject {
         Subject::Prompt(name) => {

@@ -1,7 +1,7 @@
 //! Decoding of requests shared by both eras: parameters, `_meta`, and the methods of tools,
 //! resources, prompts and completion.
 //!
-//! One pass over the parameters stores every known member, whatever the method.
+//! One pass over the parameters stores every known member, for any method.
 
 use crate::json::{Kind, NodeId, Value};
 use crate::model::{ClientCapabilities, CompletionKind, Fault, Level, Operation};
@@ -26,7 +26,7 @@ pub(crate) struct Params<'d> {
 /// The members of `_meta` that the protocol gives a meaning (basic/index, `_meta`).
 #[derive(Clone, Copy, Default)]
 pub(super) struct Meta<'d> {
-    /// All of it.
+    /// The whole object.
     pub whole: Option<Value<'d>>,
     pub version: Option<Value<'d>>,
     pub capabilities: Option<Value<'d>>,
@@ -36,12 +36,19 @@ pub(super) struct Meta<'d> {
 }
 
 impl<'d> Params<'d> {
+    /// Returns the revision that a request names, or else that of its session.
+    #[cfg(feature = "observe")]
+    pub(crate) fn protocol(&self, session: Option<crate::model::Peer>) -> Option<&'static str> {
+        let named = self.meta.version.and_then(|version| super::version::parse(version.as_str()?));
+        named.or(session.map(|peer| peer.revision)).map(super::version::name)
+    }
+
     #[inline]
     pub(crate) fn read(object: Option<Value<'d>>) -> Params<'d> {
         let mut params = Params { object, ..Params::default() };
         let Some(object) = object else { return params };
         for (name, value) in object.named() {
-            // Matching by length first leaves few comparisons.
+            // Matching by length first leaves few comparisons of names.
             let place = match name.len() {
                 3 if name == b"uri" => &mut params.uri,
                 3 if name == b"ref" => &mut params.reference,
@@ -63,23 +70,23 @@ impl<'d> Params<'d> {
         params
     }
 
-    /// The arguments of a call.
+    /// Returns the arguments of a call.
     #[cfg(feature = "http-server")]
     pub(crate) fn arguments(&self) -> Option<Value<'d>> {
         self.arguments
     }
 
-    /// A member that few methods have.
+    /// Returns a member that few methods have.
     pub(super) fn get(&self, name: &str) -> Option<Value<'d>> {
         self.object?.get(name)
     }
 
-    /// `_meta` names a protocol version, which makes a message modern.
+    /// Returns `true` if `_meta` names a protocol version, which makes a message modern.
     pub(super) fn names_version(&self) -> bool {
         self.meta.version.is_some()
     }
 
-    /// The progress token.
+    /// Returns the progress token.
     ///
     /// # Errors
     /// A token that is neither a string nor an integer (basic/utilities/progress).
@@ -110,11 +117,12 @@ impl<'d> Meta<'d> {
     }
 }
 
-/// Decodes the operation of a method that both eras have; `None` for other methods.
+/// Decodes the operation of a method that both eras have. Other methods are those of extensions, or
+/// unknown.
 ///
 /// # Errors
 /// [`Fault::InvalidParams`] names the parameter that is missing or of the wrong type.
-pub(super) fn operation(method: &str, params: &Params<'_>) -> Result<Option<Operation>, Fault> {
+pub(super) fn operation(method: &str, params: &Params<'_>) -> Result<Operation, Fault> {
     let operation = match method {
         "tools/call" => Operation::CallTool {
             name: string(params.name, "name")?.id(),
@@ -130,9 +138,9 @@ pub(super) fn operation(method: &str, params: &Params<'_>) -> Result<Option<Oper
             arguments: string_map(params.arguments, "arguments")?,
         },
         "completion/complete" => completion(params)?,
-        _ => return Ok(None),
+        _ => Operation::Extension,
     };
-    Ok(Some(operation))
+    Ok(operation)
 }
 
 fn completion(params: &Params<'_>) -> Result<Operation, Fault> {
@@ -155,7 +163,7 @@ fn completion(params: &Params<'_>) -> Result<Operation, Fault> {
     })
 }
 
-/// A cursor is any string, also an empty one; `null` is no cursor.
+/// Reads a cursor: any string, also an empty one. `null` counts as absent.
 fn cursor(params: &Params<'_>) -> Result<Option<NodeId>, Fault> {
     match params.cursor {
         None => Ok(None),
@@ -165,7 +173,7 @@ fn cursor(params: &Params<'_>) -> Result<Option<NodeId>, Fault> {
     }
 }
 
-/// A required string parameter.
+/// Returns a required string parameter.
 pub(super) fn string<'d>(value: Option<Value<'d>>, name: &str) -> Result<Value<'d>, Fault> {
     match value {
         Some(value) if value.kind() == Kind::String => Ok(value),
@@ -174,7 +182,7 @@ pub(super) fn string<'d>(value: Option<Value<'d>>, name: &str) -> Result<Value<'
     }
 }
 
-/// A required object parameter.
+/// Returns a required object parameter.
 pub(super) fn object<'d>(value: Option<Value<'d>>, name: &str) -> Result<Value<'d>, Fault> {
     match value {
         Some(value) if value.kind() == Kind::Object => Ok(value),
@@ -183,7 +191,7 @@ pub(super) fn object<'d>(value: Option<Value<'d>>, name: &str) -> Result<Value<'
     }
 }
 
-/// An optional object. Some clients write null for an absent one.
+/// Returns an optional object. Some clients write null for an absent one.
 fn optional_object(value: Option<Value<'_>>, name: &str) -> Result<Option<NodeId>, Fault> {
     match value {
         None => Ok(None),
@@ -193,7 +201,8 @@ fn optional_object(value: Option<Value<'_>>, name: &str) -> Result<Option<NodeId
     }
 }
 
-/// An object whose values are strings, as prompts and completion contexts have them.
+/// Returns an optional object and checks that its values are strings, as in prompts and completion
+/// contexts.
 fn string_map(value: Option<Value<'_>>, name: &str) -> Result<Option<NodeId>, Fault> {
     let map = optional_object(value, name)?;
     for (key, value) in value.into_iter().flat_map(Value::members) {
@@ -204,7 +213,7 @@ fn string_map(value: Option<Value<'_>>, name: &str) -> Result<Option<NodeId>, Fa
     Ok(map)
 }
 
-/// Client capabilities: presence is support, unknown members are ignored.
+/// Reads client capabilities: presence means support, unknown members are ignored.
 ///
 /// `elicitation: {}` means forms only (client/elicitation, 2025-11-25 and 2026-07-28).
 pub(super) fn capabilities(declared: Value<'_>) -> ClientCapabilities {

@@ -4,29 +4,29 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use crate::client::{Client, ClientBuilder, LogEntry, Question, Relay};
+use crate::client::{Client, ClientBuilder, Forwarded, LogEntry, Relay};
 use crate::error::Error;
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::model::client_request::{
-    Action, AskRequest, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest,
+    ElicitAction, ElicitResponse, Form, InputRequest, Refusal, Root, SampleResponse, Sampling, UrlElicitation,
 };
 use crate::model::{Change, ClientCapabilities, Level};
 use crate::sync::{lock, wait_for};
 use crate::transport::Frame;
 use crate::transport::tap::{Observer, Tap};
 
-use super::member::Status;
+use super::member::ServerStatus;
 use super::proxy::Exports;
 use super::{Hub, Shared};
 
-type OnForm = Arc<dyn Fn(&str, &Form) -> Result<FormResponse, Refusal> + Send + Sync>;
-type OnUrl = Arc<dyn Fn(&str, &UrlRequest) -> Result<Action, Refusal> + Send + Sync>;
+type OnForm = Arc<dyn Fn(&str, &Form) -> Result<ElicitResponse, Refusal> + Send + Sync>;
+type OnUrl = Arc<dyn Fn(&str, &UrlElicitation) -> Result<ElicitAction, Refusal> + Send + Sync>;
 type OnSample = Arc<dyn Fn(&str, &Sampling) -> Result<SampleResponse, Refusal> + Send + Sync>;
 type OnLog = Arc<dyn Fn(&str, &LogEntry) + Send + Sync>;
 type OnChange = Arc<dyn Fn(&str, &Change) + Send + Sync>;
-type OnStatus = Arc<dyn Fn(&Status) + Send + Sync>;
-type Instructions = Arc<dyn Fn(&[Status]) -> Option<String> + Send + Sync>;
+type OnStatus = Arc<dyn Fn(&ServerStatus) + Send + Sync>;
+type Instructions = Arc<dyn Fn(&[ServerStatus]) -> Option<String> + Send + Sync>;
 
 /// The host's name and its handlers.
 pub(super) struct Handlers {
@@ -59,14 +59,30 @@ pub(super) struct Handlers {
 struct Clients {
     /// Capabilities that at least one client declared; `None` before the first client.
     able: Option<ClientCapabilities>,
-    /// End of the wait of clients for the servers.
+    /// Deadline of the clients' wait for the servers' lists.
     until: Option<Instant>,
-    /// Servers need not wait for a client.
+    /// The wait for the first client has ended, with a client or without.
     over: bool,
 }
 
 /// Configures a hub. Handlers get the key of the server that calls them. They are registered before
 /// the first server is added, because the capabilities are declared in the first message.
+///
+/// ```no_run
+/// use std::process::Command;
+/// use tinymcp::{ElicitResponse, Hub, Level, Upstream, stderr};
+///
+/// let hub = Hub::builder("host", "1.0.0")
+///     .on_elicit(|server, form| {
+///         stderr::write(format!("{server} asks: {}\n", form.message));
+///         Ok(ElicitResponse::decline())
+///     })
+///     .on_log(Level::Warning, |server, entry| stderr::write(format!("{server}: {}\n", entry.data)))
+///     .on_status(|status| stderr::write(format!("{}: {:?}\n", status.server, status.state)))
+///     .build()?;
+/// hub.add("board", Upstream::command(|| Command::new("board_server")))?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[must_use]
 pub struct HubBuilder {
     handlers: Handlers,
@@ -115,19 +131,19 @@ impl HubBuilder {
         self
     }
 
-    /// Sets the handler for form elicitation, as [`ClientBuilder::on_form`].
-    pub fn on_form(
+    /// Sets the handler for form elicitation, as [`ClientBuilder::on_elicit`].
+    pub fn on_elicit(
         mut self,
-        answer: impl Fn(&str, &Form) -> Result<FormResponse, Refusal> + Send + Sync + 'static,
+        answer: impl Fn(&str, &Form) -> Result<ElicitResponse, Refusal> + Send + Sync + 'static,
     ) -> HubBuilder {
         self.handlers.form = Some(Arc::new(answer));
         self
     }
 
-    /// Sets the handler for URL elicitation, as [`ClientBuilder::on_url`].
-    pub fn on_url(
+    /// Sets the handler for URL elicitation, as [`ClientBuilder::on_elicit_url`].
+    pub fn on_elicit_url(
         mut self,
-        answer: impl Fn(&str, &UrlRequest) -> Result<Action, Refusal> + Send + Sync + 'static,
+        answer: impl Fn(&str, &UrlElicitation) -> Result<ElicitAction, Refusal> + Send + Sync + 'static,
     ) -> HubBuilder {
         self.handlers.url = Some(Arc::new(answer));
         self
@@ -142,7 +158,7 @@ impl HubBuilder {
         self
     }
 
-    /// As [`HubBuilder::on_sample`], and declares that the model can use tools.
+    /// Like [`HubBuilder::on_sample`], for a model that supports tools.
     pub fn on_sample_with_tools(
         self,
         answer: impl Fn(&str, &Sampling) -> Result<SampleResponse, Refusal> + Send + Sync + 'static,
@@ -152,7 +168,7 @@ impl HubBuilder {
         builder
     }
 
-    /// The roots: folders that the servers may work in.
+    /// Sets the roots: folders that the servers may work in.
     pub fn roots(mut self, roots: impl IntoIterator<Item = Root>) -> HubBuilder {
         self.handlers.roots = Some(roots.into_iter().collect());
         self
@@ -163,7 +179,7 @@ impl HubBuilder {
     ///
     /// Off by default, because a trace reveals other servers to a server, and the baggage may
     /// contain anything. Values that do not follow W3C Trace Context and W3C Baggage are dropped.
-    pub fn pass_trace(mut self) -> HubBuilder {
+    pub fn forward_trace(mut self) -> HubBuilder {
         self.handlers.trace = true;
         self
     }
@@ -193,11 +209,11 @@ impl HubBuilder {
     /// Sets the function that returns the instructions for a client over stdio or a link, from the
     /// state of the servers, with an exported hub ([`Hub::export`]). With
     /// [`HubBuilder::wait_for_client`] the response to the client's first message waits for the
-    /// servers; pings get their responses meanwhile. `None` stands for the instructions of the
-    /// server that the hub was exported to, which clients over HTTP always get.
+    /// servers; pings get their responses meanwhile. If the function returns `None`, the client
+    /// gets the instructions of the exporting server, which clients over HTTP always get.
     pub fn instructions(
         mut self,
-        instructions: impl Fn(&[Status]) -> Option<String> + Send + Sync + 'static,
+        instructions: impl Fn(&[ServerStatus]) -> Option<String> + Send + Sync + 'static,
     ) -> HubBuilder {
         self.handlers.instructions = Some(Arc::new(instructions));
         self
@@ -216,28 +232,28 @@ impl HubBuilder {
     pub fn on_log(
         mut self,
         level: Level,
-        hear: impl Fn(&str, &LogEntry) + Send + Sync + 'static,
+        handler: impl Fn(&str, &LogEntry) + Send + Sync + 'static,
     ) -> HubBuilder {
-        self.handlers.log = Some((level, Arc::new(hear)));
+        self.handlers.log = Some((level, Arc::new(handler)));
         self
     }
 
     /// Sets the handler for changes of lists, and of resources with a subscription.
-    pub fn on_change(mut self, hear: impl Fn(&str, &Change) + Send + Sync + 'static) -> HubBuilder {
-        self.handlers.change = Some(Arc::new(hear));
+    pub fn on_change(mut self, handler: impl Fn(&str, &Change) + Send + Sync + 'static) -> HubBuilder {
+        self.handlers.change = Some(Arc::new(handler));
         self
     }
 
     /// Sets the handler for the state of a server that is running, is down or was removed.
-    pub fn on_status(mut self, hear: impl Fn(&Status) + Send + Sync + 'static) -> HubBuilder {
-        self.handlers.status = Some(Arc::new(hear));
+    pub fn on_status(mut self, handler: impl Fn(&ServerStatus) + Send + Sync + 'static) -> HubBuilder {
+        self.handlers.status = Some(Arc::new(handler));
         self
     }
 
     /// Sets a function that gets each frame of the connections to servers, with the server's key.
-    /// [`Server::on_frame`](crate::Server::on_frame) does it for those to clients. Values that the
-    /// program gives to a server ([`crate::Upstream::secrets`]) and other credentials are not
-    /// masked.
+    /// [`Server::on_frame`](crate::Server::on_frame) observes the connections to clients. Values
+    /// that the program gives to a server ([`crate::Upstream::secrets`]) and other credentials are
+    /// not masked.
     pub fn on_frame(mut self, observe: impl Fn(&Frame<'_>) + Send + Sync + 'static) -> HubBuilder {
         self.handlers.observer = Some(Arc::new(observe));
         self
@@ -257,6 +273,7 @@ impl HubBuilder {
         Ok(Hub {
             shared: Arc::new(Shared {
                 members: Mutex::default(),
+                retiring: Mutex::default(),
                 closed: AtomicBool::new(false),
                 handlers,
                 limits,
@@ -272,26 +289,26 @@ struct ServerRelay {
 }
 
 impl Relay for ServerRelay {
-    fn question(&self, question: Question) -> Result<(), Question> {
-        let mut question = question;
+    fn forward(&self, request: Forwarded) -> Result<(), Forwarded> {
+        let mut request = request;
         if let Some(exports) = self.handlers.exports() {
-            match exports.question(&self.key, question) {
+            match exports.forward_request(&self.key, request) {
                 Ok(()) => return Ok(()),
-                Err(back) => question = back,
+                Err(back) => request = back,
             }
         }
-        // Roots were declared, so the request needs a response: an empty list without a client and
-        // own roots.
-        if matches!(question.request, AskRequest::Roots) && self.handlers.roots.is_none() {
-            question.answer(Ok(&Json::constant(r#"{"roots":[]}"#)));
+        // Roots were declared, so the request needs a response. Without a client and own roots it
+        // is an empty list.
+        if matches!(request.request, InputRequest::Roots) && self.handlers.roots.is_none() {
+            request.answer(Ok(&Json::constant(r#"{"roots":[]}"#)));
             return Ok(());
         }
-        Err(question)
+        Err(request)
     }
 
     fn capabilities(&self) -> ClientCapabilities {
         let able = lock(&self.handlers.clients).able;
-        able.map_or(ClientCapabilities::ALL, |able| able.union(self.handlers.able()))
+        able.map_or(ClientCapabilities::ALL, |able| able.union(self.handlers.capabilities()))
     }
 
     fn log(&self, entry: &LogEntry) {
@@ -302,8 +319,8 @@ impl Relay for ServerRelay {
 }
 
 impl Handlers {
-    /// Capabilities of the host's own handlers.
-    fn able(&self) -> ClientCapabilities {
+    /// Returns the capabilities of the host's own handlers.
+    fn capabilities(&self) -> ClientCapabilities {
         ClientCapabilities {
             form: self.form.is_some(),
             url: self.url.is_some(),
@@ -346,38 +363,45 @@ impl Handlers {
         self.client_arrived.notify_all();
     }
 
-    /// The end of the wait of clients for the servers, if it is not over.
+    /// Returns the deadline of the clients' wait for the servers' lists, if it has not passed.
     pub(super) fn clients_wait_until(&self) -> Option<Instant> {
         lock(&self.clients).until.filter(|until| Instant::now() < *until)
     }
 
-    /// Returns true with [`HubBuilder::instructions`].
+    /// Returns whether [`HubBuilder::instructions`] was called.
     pub(super) fn has_instructions(&self) -> bool {
         self.instructions.is_some()
     }
 
-    /// The instructions for a client.
-    pub(super) fn instructions(&self, servers: &[Status]) -> Option<String> {
+    /// Returns the instructions for a client.
+    pub(super) fn instructions(&self, servers: &[ServerStatus]) -> Option<String> {
         self.instructions.as_ref().and_then(|instructions| instructions(servers))
     }
 
-    /// A client builder with the host's handlers, for the server with this key. `call_timeout`
-    /// replaces that of the limits.
+    /// Returns a client builder with the host's handlers, for the server with this key.
+    /// `call_timeout` replaces the timeout of the limits for calls. Connecting has the longer one
+    /// of the two.
     pub(super) fn client(self: &Arc<Self>, key: &str, call_timeout: Option<Duration>) -> ClientBuilder {
         let mut limits = self.limits.clone();
-        limits.call_timeout = call_timeout.unwrap_or(limits.call_timeout);
+        let usual = limits.client.call_timeout;
+        limits.client.call_timeout = call_timeout.unwrap_or(usual);
+        let connect = limits.client.call_timeout.max(usual);
         let mut client = Client::builder(&*self.name, &*self.version).limits(limits).stderr_tag(key);
+        client = client.connect_timeout(connect);
+        if let Some(observer) = &self.observer {
+            client = client.tap(Tap::new(observer, key, None));
+        }
         let key: Arc<str> = Arc::from(key);
         if let Some(title) = &self.title {
             client = client.title(&**title);
         }
         if let Some(form) = &self.form {
             let (form, key) = (Arc::clone(form), Arc::clone(&key));
-            client = client.on_form(move |asked| form(&key, asked));
+            client = client.on_elicit(move |asked| form(&key, asked));
         }
         if let Some(url) = &self.url {
             let (url, key) = (Arc::clone(url), Arc::clone(&key));
-            client = client.on_url(move |asked| url(&key, asked));
+            client = client.on_elicit_url(move |asked| url(&key, asked));
         }
         if let Some(sample) = &self.sample {
             let (sample, key) = (Arc::clone(sample), Arc::clone(&key));
@@ -401,37 +425,32 @@ impl Handlers {
         }
         if exported || self.change.is_some() {
             let handlers = Arc::clone(self);
-            client = client.on_change(move |told| handlers.changed(&key, told));
+            client = client.on_change(move |change| handlers.changed(&key, change));
         }
         client
     }
 
-    /// The observer of the connection to the server with this key.
-    pub(super) fn tap(&self, key: &str) -> Option<Tap> {
-        self.observer.as_ref().map(|observer| Tap::new(observer, key, None))
-    }
-
-    /// The lowest log level that the host's own handler receives.
+    /// Returns the lowest log level that the host's own handler receives.
     pub(super) fn log_level(&self) -> Option<Level> {
         self.log.as_ref().map(|(level, _)| *level)
     }
 
-    /// Returns true if traces are forwarded.
+    /// Returns whether traces are forwarded.
     pub(super) fn traces(&self) -> bool {
         self.trace
     }
 
-    /// Returns true with [`HubBuilder::lazy_tools`].
+    /// Returns whether [`HubBuilder::lazy_tools`] was called.
     pub(super) fn has_lazy_tools(&self) -> bool {
         self.lazy_tools
     }
 
-    /// The exports of the hub, if there are any.
+    /// Returns the exports of the hub, if there are any.
     pub(super) fn exports(&self) -> Option<Arc<Exports>> {
         lock(&self.exports).as_ref().and_then(Weak::upgrade)
     }
 
-    /// The exports of the hub, created by `make` for the first one.
+    /// Returns the exports of the hub. Creates them with `make` for the first export.
     pub(super) fn exports_or(&self, make: impl FnOnce() -> Exports) -> Arc<Exports> {
         let mut exports = lock(&self.exports);
         exports.as_ref().and_then(Weak::upgrade).unwrap_or_else(|| {
@@ -441,14 +460,15 @@ impl Handlers {
         })
     }
 
-    /// Returns true if the hub is or was exported, so that servers get the capabilities of clients.
+    /// Returns whether the hub is or was exported; then servers receive the capabilities of
+    /// clients.
     pub(super) fn is_exported(&self) -> bool {
         lock(&self.exports).is_some()
     }
 
     fn changed(&self, key: &str, change: &Change) {
-        if let Some(hear) = &self.change {
-            hear(key, change);
+        if let Some(handler) = &self.change {
+            handler(key, change);
         }
         if let Some(exports) = self.exports() {
             exports.changed(key, change);
@@ -456,12 +476,17 @@ impl Handlers {
     }
 
     /// Reports a server's state to the host and the exports.
-    pub(super) fn notify_status(&self, status: &Status) {
-        if let Some(hear) = &self.status {
-            hear(status);
+    pub(super) fn notify_status(&self, status: &ServerStatus) {
+        if let Some(handler) = &self.status {
+            handler(status);
         }
+        self.server_changed(&status.server);
+    }
+
+    /// Reports to the exports that the server with this key has changed.
+    pub(super) fn server_changed(&self, key: &str) {
         if let Some(exports) = self.exports() {
-            exports.server_state_changed(&status.server);
+            exports.server_state_changed(key);
         }
     }
 }

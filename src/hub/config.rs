@@ -15,13 +15,22 @@
 //! | `disabledTools`, `excludeTools` | `[PATTERN]`: all tools but these |
 //! | `toolFilter` | `{"mode": "allow" or "block", "list": [PATTERN]}`, also within `options` |
 //!
-//! An invalid member in this table is an error of its server: a filter that cannot be read must not
-//! offer all tools. [`Config::warnings`] names all other members. The file may have comments and
-//! trailing commas.
+//! An invalid value of a member in this table is an error of its server: a filter that cannot be
+//! read must not offer all tools. [`Config::warnings`] lists all other members, also those beside
+//! `mcpServers`.
+//! The file may have comments and trailing commas.
 //!
 //! `${NAME}`, `${env:NAME}` and `${NAME:-default}` in a text are replaced by the environment
-//! variable `NAME` of this process, and `${input:some-id}` by `TINYMCP_INPUT_SOME_ID`: this library
-//! asks nobody while it reads a file.
+//! variable `NAME` of this process, and `${input:some-id}` by `TINYMCP_INPUT_SOME_ID`, because the
+//! library does not ask the user while it reads a file. If the variable is not set, the names that
+//! VS Code and Cursor define have these values:
+//!
+//! | name | value |
+//! |---|---|
+//! | `${workspaceFolder}`, `${workspaceRoot}`, `${cwd}` | the current folder of this process |
+//! | `${workspaceFolderBasename}` | its last component |
+//! | `${userHome}` | `HOME` |
+//! | `${pathSeparator}`, `${/}` | `/`, on Windows `\` |
 //!
 //! An error in one server's entry fails that server only.
 
@@ -30,6 +39,8 @@ use std::io::Read;
 use std::process::Command;
 use std::time::Duration;
 
+#[cfg(feature = "http-client")]
+use crate::Endpoint;
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Kind, Value, without_comments};
 
@@ -40,18 +51,39 @@ use super::{Upstream, check_key};
 const HTTP: [&str; 5] = ["http", "streamable-http", "streamable_http", "streamableHttp", "sse"];
 
 /// Members of a server that are used.
-const USED: &str = "command args cwd env envFile inheritEnv url headers type transport transportType disabled \
+const USED_MEMBERS: &str = "command args cwd env envFile inheritEnv url headers type transport transportType disabled \
                     enabled timeout prefix tools includeTools excludeTools toolFilter disabledTools options \
                     serverUrl";
 /// Members of a server that only describe it, or concern the user interface of another host.
-const DESCRIBING: &str = "name title description version icon gallery autoApprove alwaysAllow trust dev";
+const DESCRIPTIVE_MEMBERS: &str =
+    "name title description version icon gallery autoApprove alwaysAllow trust dev";
 /// Members that select tools and servers. They have no meaning within `options`.
-const SELECTING: [&str; 6] =
+const FILTER_MEMBERS: [&str; 6] =
     ["tools", "includeTools", "excludeTools", "disabledTools", "disabled", "enabled"];
-/// Bytes of the longest file of variables.
-const LONGEST_ENV_FILE: u64 = 1 << 20;
+/// Maximum number of names in one warning: the file may also contain other settings of a host.
+const MAX_NAMED: usize = 8;
+/// Size limit of a file of variables in bytes.
+const MAX_ENV_FILE: u64 = 1 << 20;
 
 /// The servers of a configuration file, in the order of the file.
+///
+/// ```
+/// use tinymcp::{Config, Hub};
+///
+/// let file = r#"{"mcpServers": {
+///     "board": {"command": "board_server", "args": ["--quiet"]}, // Comments are accepted.
+///     "broken": {"cmd": "board_server"},
+/// }}"#;
+/// let hub = Hub::builder("host", "1.0.0").build()?;
+/// for (key, upstream) in Config::parse(file)?.into_upstreams() {
+///     match upstream {
+///         Ok(upstream) => hub.add(key, upstream)?,
+///         Err(error) => eprintln!("{key}: {error}"),
+///     }
+/// }
+/// assert_eq!(hub.servers().len(), 1);
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Keys, each with its server or the error in its entry.
@@ -62,14 +94,14 @@ pub struct Config {
 /// One server.
 #[derive(Clone, Debug, PartialEq)]
 struct Spec {
-    way: Way,
+    address: Address,
     names: UpstreamNames,
     timeout: Option<Duration>,
 }
 
 /// The way to reach a server.
 #[derive(Clone, Debug, PartialEq)]
-enum Way {
+enum Address {
     Program {
         command: String,
         args: Vec<String>,
@@ -85,8 +117,8 @@ enum Way {
 }
 
 impl Config {
-    /// Reads the text of a configuration file: JSON, with comments and trailing commas if any. The
-    /// servers may also be under `servers`, or at the top.
+    /// Reads the text of a configuration file: JSON that may have comments and trailing commas. The
+    /// servers may also be under `servers`, or at the top level.
     ///
     /// An entry that cannot be used does not fail the file: [`Config::into_upstreams`] returns its
     /// error.
@@ -101,23 +133,23 @@ impl Config {
     fn with_environment(text: &str, look_up: &dyn Fn(&str) -> Option<String>) -> Result<Config, Error> {
         let text = text.trim_start_matches('\u{feff}').as_bytes();
         let doc = Doc::parse(without_comments(text))
-            .map_err(|e| bad(format!("the configuration is not JSON: {e}")))?;
+            .map_err(|e| invalid(format!("the configuration is not JSON: {e}")))?;
         let root = doc.root();
         let named = root.get("mcpServers").or_else(|| root.get("servers"));
         let servers = named.unwrap_or(root);
         // `"mcpServers": {}` means no servers. A file without it must have at least one server.
         let like_servers = || servers.members().any(|(_, server)| server.kind() == Kind::Object);
         if servers.kind() != Kind::Object || (named.is_none() && !like_servers()) {
-            return Err(bad("the configuration has no object `mcpServers`"));
+            return Err(invalid("the configuration has no object `mcpServers`"));
         }
         let mut read: Vec<(String, Result<Spec, String>)> = Vec::new();
-        let mut warnings = Vec::new();
+        let mut warnings = Vec::from_iter(named.and_then(|_| unused_beside(root)));
         for (key, value) in servers.members() {
             let is = |name, on| value.get(name).and_then(Value::as_bool) == Some(on);
             if is("disabled", true) || is("enabled", false) {
                 continue;
             }
-            let known = USED.split(' ').chain(DESCRIBING.split(' '));
+            let known = USED_MEMBERS.split(' ').chain(DESCRIPTIVE_MEMBERS.split(' '));
             let mut unknown = |name: &str| {
                 warnings.push(format!("server {key:?}: the member {name:?} is unknown and ignored"));
             };
@@ -141,12 +173,14 @@ impl Config {
         Ok(Config { servers: read, warnings })
     }
 
-    /// Members of the servers that are unknown and ignored, one line for each.
+    /// Members that are unknown and ignored: one line for each of a server, and one for those
+    /// beside the servers.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The keys of the servers, also of those that cannot be used, in the order of the file.
+    /// Returns the keys of the servers, also of those that cannot be used, in the order of the
+    /// file.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.servers.iter().map(|(key, _)| &**key)
     }
@@ -163,14 +197,46 @@ impl Config {
         entry.and_then(|(_, spec)| spec.as_ref().ok())
     }
 
-    /// Each server with the way to reach it, or the error in its entry.
+    /// Returns each server with its [`Upstream`], or with the error in its entry.
     ///
     /// The error is [`ErrorKind::Invalid`] and names the server. It is also returned for a URL when
     /// this program was built without the feature `http-client`.
     pub fn into_upstreams(self) -> Vec<(String, Result<Upstream, Error>)> {
-        let upstream = |spec: Result<Spec, String>| spec.map_err(bad).and_then(Spec::into_upstream);
-        self.servers.into_iter().map(|(key, spec)| (key, upstream(spec))).collect()
+        self.upstreams(&|_, endpoint| endpoint)
     }
+
+    /// As [`Config::into_upstreams`], with each URL as this function returns it. It also gets the
+    /// key of the server, and may add credentials or other headers.
+    #[cfg(feature = "http-client")]
+    pub fn into_upstreams_with_endpoints(
+        self,
+        change: impl Fn(&str, Endpoint) -> Endpoint,
+    ) -> Vec<(String, Result<Upstream, Error>)> {
+        self.upstreams(&change)
+    }
+
+    fn upstreams(
+        self,
+        change: &dyn Fn(&str, Endpoint) -> Endpoint,
+    ) -> Vec<(String, Result<Upstream, Error>)> {
+        let servers = self.servers.into_iter().map(|(key, spec)| {
+            let upstream = spec.map_err(invalid).and_then(|spec| spec.into_upstream(&|e| change(&key, e)));
+            (key, upstream)
+        });
+        servers.collect()
+    }
+}
+
+/// Returns a warning that names the members beside the servers that have no effect, such as
+/// `mcpProxy` of TBXark/mcp-proxy.
+fn unused_beside(root: Value<'_>) -> Option<String> {
+    let used = if root.get("mcpServers").is_some() { "mcpServers" } else { "servers" };
+    let names =
+        root.members().map(|(name, _)| name).filter(|name| ![used, "inputs", "$schema"].contains(name));
+    let names: Vec<String> = names.map(|name| format!("{name:?}")).collect();
+    let more = if names.len() > MAX_NAMED { ", and others" } else { "" };
+    let first = names.get(..MAX_NAMED).unwrap_or(&names).join(", ");
+    (!names.is_empty()).then(|| format!("beside the servers, unknown and ignored: {first}{more}"))
 }
 
 impl Spec {
@@ -184,7 +250,7 @@ impl Spec {
         {
             return Err(format!("`{name}` must be true or false"));
         }
-        let way = Way::read(value, look_up)?;
+        let address = Address::read(value, look_up)?;
         let timeout = match value.get("timeout") {
             None => None,
             Some(seconds) => {
@@ -193,11 +259,11 @@ impl Spec {
                 Some(time.ok_or("`timeout` must be a positive number of seconds")?)
             }
         };
-        Ok(Spec { way, names: read_names(value)?, timeout })
+        Ok(Spec { address, names: read_names(value)?, timeout })
     }
 
-    fn into_upstream(self) -> Result<Upstream, Error> {
-        let mut upstream = self.way.into_upstream()?;
+    fn into_upstream(self, change: &dyn Fn(Endpoint) -> Endpoint) -> Result<Upstream, Error> {
+        let mut upstream = self.address.into_upstream(change)?;
         upstream.names = self.names;
         upstream.call_timeout = self.timeout;
         Ok(upstream)
@@ -277,7 +343,7 @@ fn read_options(names: &mut UpstreamNames, server: Value<'_>, options: Value<'_>
     if options.kind() != Kind::Object {
         return Err("`options` must be an object".to_owned());
     }
-    if let Some(name) = SELECTING.into_iter().find(|name| options.get(name).is_some()) {
+    if let Some(name) = FILTER_MEMBERS.into_iter().find(|name| options.get(name).is_some()) {
         return Err(format!("`options.{name}`: move `{name}` out of `options`"));
     }
     match (options.get("toolFilter"), server.get("toolFilter")) {
@@ -306,8 +372,8 @@ fn list(list: Value<'_>, name: &str) -> Result<Vec<String>, String> {
     names.ok_or_else(|| format!("`{name}` must be an array of strings"))
 }
 
-impl Way {
-    fn read(value: Value<'_>, look_up: &dyn Fn(&str) -> Option<String>) -> Result<Way, String> {
+impl Address {
+    fn read(value: Value<'_>, look_up: &dyn Fn(&str) -> Option<String>) -> Result<Address, String> {
         let text = |name: &str| match value.get(name) {
             None => Ok(None),
             Some(v) => match v.as_str() {
@@ -351,9 +417,9 @@ impl Way {
                 // Later variables override earlier ones.
                 let mut env = text("envFile")?.map_or(Ok(Vec::new()), |path| env_file(&path))?;
                 env.extend(pairs("env")?);
-                Ok(Way::Program { command, args, env, dir, inherit_env })
+                Ok(Address::Program { command, args, env, dir, inherit_env })
             }
-            (None, Some(url), _) if http => Ok(Way::Url { url, headers: pairs("headers")? }),
+            (None, Some(url), _) if http => Ok(Address::Url { url, headers: pairs("headers")? }),
             (Some(_), Some(_), _) => Err("has both `command` and `url`".to_owned()),
             (None, None, _) if value.get("serverUrl").is_some() => {
                 Err("unknown member `serverUrl`: use `url`".to_owned())
@@ -367,9 +433,15 @@ impl Way {
         }
     }
 
-    fn into_upstream(self) -> Result<Upstream, Error> {
+    fn into_upstream(
+        self,
+        #[cfg_attr(not(feature = "http-client"), allow(unused_variables))] change: &dyn Fn(
+            Endpoint,
+        )
+            -> Endpoint,
+    ) -> Result<Upstream, Error> {
         match self {
-            Way::Program { command, args, env, dir, inherit_env } => {
+            Address::Program { command, args, env, dir, inherit_env } => {
                 let start = move || {
                     let mut program = Command::new(&command);
                     program.args(&args).envs(env.iter().map(|(k, v)| (k, v)));
@@ -381,37 +453,41 @@ impl Way {
                 Ok(Upstream::command(start).inherit_env(inherit_env))
             }
             #[cfg(feature = "http-client")]
-            Way::Url { url, headers } => {
-                let mut endpoint = crate::Endpoint::new(url);
+            Address::Url { url, headers } => {
+                let mut endpoint = Endpoint::new(url);
                 for (name, value) in headers {
                     endpoint = endpoint.header(name, value);
                 }
-                Ok(Upstream::url(endpoint))
+                Ok(Upstream::url(change(endpoint)))
             }
             #[cfg(not(feature = "http-client"))]
-            Way::Url { url, headers: _ } => {
-                Err(bad(format!("cannot connect to {url}: built without the feature http-client")))
+            Address::Url { url, headers: _ } => {
+                Err(invalid(format!("cannot connect to {url}: built without the feature http-client")))
             }
         }
     }
 }
 
-fn bad(why: impl Into<String>) -> Error {
+/// Placeholder for the URL of a server in a build without clients of URLs.
+#[cfg(not(feature = "http-client"))]
+struct Endpoint;
+
+fn invalid(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::Invalid, why)
 }
 
-/// Reads lines `NAME=VALUE`, with `export` before the name and quotes around the value if any.
-/// Empty lines and lines that begin with `#` are skipped.
+/// Reads lines `NAME=VALUE`. `export` before the name and quotes around the value are optional.
+/// Skips empty lines and lines that begin with `#`.
 fn env_file(path: &str) -> Result<Vec<(String, String)>, String> {
     let refusal = |why: &dyn std::fmt::Display| format!("`envFile` {path}: {why}");
     let mut text = String::new();
-    // Opening a FIFO waits for its other end.
+    // Checked before opening: opening a FIFO would wait for its other end.
     if !std::fs::metadata(path).map_err(|error| refusal(&error))?.is_file() {
         return Err(refusal(&"not a regular file"));
     }
     let file = File::open(path).map_err(|error| refusal(&error))?;
-    file.take(LONGEST_ENV_FILE + 1).read_to_string(&mut text).map_err(|error| refusal(&error))?;
-    if text.len() as u64 > LONGEST_ENV_FILE {
+    file.take(MAX_ENV_FILE + 1).read_to_string(&mut text).map_err(|error| refusal(&error))?;
+    if text.len() as u64 > MAX_ENV_FILE {
         return Err(refusal(&"longer than 1 MiB"));
     }
     let mut variables = Vec::new();
@@ -432,13 +508,13 @@ fn env_file(path: &str) -> Result<Vec<(String, String)>, String> {
     Ok(variables)
 }
 
-/// The variable that holds an input which VS Code would ask the user for.
+/// Returns the name of the variable for an input that VS Code requests from the user.
 fn input_variable(id: &str) -> String {
     let upper = id.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' });
     format!("TINYMCP_INPUT_{}", upper.collect::<String>())
 }
 
-/// Replaces `${NAME}`, `${env:NAME}`, `${NAME:-default}` and `${input:id}`.
+/// Replaces `${NAME}`, `${env:NAME}`, `${NAME:-default}`, `${input:id}` and the names of editors.
 fn expand(text: &str, look_up: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
@@ -450,17 +526,55 @@ fn expand(text: &str, look_up: &dyn Fn(&str) -> Option<String>) -> Result<String
             Some((name, default)) => (name, Some(default)),
             None => (name, None),
         };
-        let name = match name.strip_prefix("input:") {
-            Some(id) => &*input_variable(id),
-            None => name.strip_prefix("env:").unwrap_or(name),
+        let (name, is_plain) = match (name.strip_prefix("input:"), name.strip_prefix("env:")) {
+            (Some(id), _) => (&*input_variable(id), false),
+            (None, Some(name)) => (name, false),
+            (None, None) => (name, true),
         };
-        match (look_up(name), default) {
-            (Some(value), _) if !value.is_empty() || default.is_none() => expanded.push_str(&value),
-            (_, Some(default)) => expanded.push_str(default),
-            (_, None) => return Err(format!("environment variable {name} is not set")),
+        let set = look_up(name).filter(|value| !value.is_empty() || default.is_none());
+        let of_editor = || predefined(name, look_up).filter(|_| is_plain);
+        match set.or_else(of_editor).or(default.map(str::to_owned)) {
+            Some(value) => expanded.push_str(&value),
+            None => return Err(unset(name)),
         }
         rest = behind;
     }
     expanded.push_str(rest);
     Ok(expanded)
+}
+
+/// Returns the value that VS Code and Cursor define for a variable, if it exists without an editor.
+fn predefined(name: &str, look_up: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let folder = std::env::current_dir;
+    match name {
+        "workspaceFolder" | "workspaceRoot" | "cwd" => folder().ok()?.into_os_string().into_string().ok(),
+        "workspaceFolderBasename" => {
+            Some(folder().ok()?.file_name().unwrap_or_default().to_str()?.to_owned())
+        }
+        "userHome" => look_up("HOME").or_else(|| look_up("USERPROFILE")),
+        "pathSeparator" | "/" => Some(std::path::MAIN_SEPARATOR_STR.to_owned()),
+        _ => None,
+    }
+}
+
+/// Returns the error for a variable without a value.
+fn unset(name: &str) -> String {
+    match name.split_once(':') {
+        None => format!("environment variable {name} is not set"),
+        Some(_) => format!("only an editor has a value for ${{{name}}}: write the value in its place"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_of_the_environment_precedes_that_of_an_editor() {
+        let look_up = |name: &str| (name == "workspaceFolder").then(|| "/chosen".to_owned());
+        let chosen = format!("/chosen{}a", std::path::MAIN_SEPARATOR);
+        assert_eq!(expand("${workspaceFolder}${/}a", &look_up), Ok(chosen));
+        let empty = |_: &str| Some(String::new());
+        assert_eq!(expand("${workspaceFolder}", &empty), Ok(String::new()));
+    }
 }

@@ -3,10 +3,11 @@
 //! # Invariants
 //! - A connection belongs to a round. After a restart or a removal the connection of an earlier
 //!   round is closed when it arrives.
-//! - No lock is held while connecting, closing or calling the host.
+//! - No lock is held while connecting, closing or calling the host, except `closing`, which is
+//!   locked only by threads that close for good.
 //! - A server that ends by itself is restarted after a pause that doubles, at most
-//!   [`Limits::restarts`] times in a row; each [`RECOVERED`] of uptime makes up for one of them. A
-//!   server that never ran is not restarted.
+//!   [`HubLimits::restarts`](crate::HubLimits::restarts) times in a row. Each [`RECOVERY_TIME`] of
+//!   uptime reduces the count by one. A server that never ran is not restarted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -17,25 +18,46 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::guard;
 use crate::sync::{Condition, lock, wait_for};
-use crate::transport::tap::clients::observing;
 
 use super::builder::Handlers;
 use super::spawn;
 use super::upstream::Upstream;
 
-/// Stack of a thread that connects or closes, in bytes.
-pub(super) const STACK: usize = 128 << 10;
-/// Pause before the first restart; it doubles.
+/// Stack size of a thread that connects or closes, in bytes. A connection to a URL may perform TLS
+/// handshakes and renew a token.
+pub(super) const STACK: usize = 256 << 10;
+/// Pause before the first restart. It doubles with each further restart, up to 128 times its value.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Longest wait of a call while other calls to the same server are being written.
-const ROOM: Duration = Duration::from_millis(200);
-/// Uptime that makes up for one restart.
-const RECOVERED: Duration = Duration::from_secs(2);
+/// Timeout of a call while other threads write calls to the same server.
+const WRITE_WAIT: Duration = Duration::from_millis(200);
+/// The same timeout in a hub with one server, where no other server is delayed.
+const WRITE_WAIT_SINGLE: Duration = Duration::from_secs(5);
+/// Interval at which a retired server's calls in flight are counted.
+const POLL: Duration = Duration::from_millis(20);
+/// Uptime that reduces the count of restarts by one.
+const RECOVERY_TIME: Duration = Duration::from_secs(2);
 
 /// A server of a hub and its state.
+///
+/// ```no_run
+/// use std::process::Command;
+/// use std::time::{Duration, Instant};
+/// use tinymcp::{Hub, ServerState, Upstream};
+///
+/// let hub = Hub::builder("host", "1.0.0").build()?;
+/// hub.add("board", Upstream::command(|| Command::new("board_server")))?;
+/// for status in hub.wait_settled(Instant::now() + Duration::from_secs(10)) {
+///     match status.state {
+///         ServerState::Running(info) => println!("{}: {}", status.server, info.version),
+///         ServerState::Down { why, .. } => println!("{}: {why}", status.server),
+///         _ => println!("{}: not ready", status.server),
+///     }
+/// }
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Status {
+pub struct ServerStatus {
     /// The server's key.
     pub server: String,
     /// The state.
@@ -51,11 +73,11 @@ pub struct Status {
     pub last_error: Option<String>,
 }
 
-/// State of a server of a hub.
+/// State of a server of a hub. It is a field of [`ServerStatus`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServerState {
-    /// The connection is being made.
+    /// The hub is connecting.
     Connecting,
     /// The server can be called.
     Running(Box<ServerInfo>),
@@ -63,6 +85,8 @@ pub enum ServerState {
     Down {
         /// Kind of the failure.
         kind: ErrorKind,
+        /// Code of the failure, see [`Error::code`]: 401 if the server requires a sign-in.
+        code: Option<i32>,
         /// Reason for the failure.
         why: String,
         /// True if the hub will try again without [`super::Hub::restart`].
@@ -72,10 +96,10 @@ pub enum ServerState {
     Removed,
 }
 
-/// Waits for a connection without a thread.
+/// Callback for a connection, so that no thread needs to wait.
 pub(super) trait ConnectWaiter: Send + Sync {
-    /// Called with the connection or the error, on the thread that connected.
-    fn settled(self: Arc<Self>, connection: Result<Client, Error>);
+    /// Handles the connection or the error, on the thread that connected.
+    fn on_connected(self: Arc<Self>, connection: Result<Client, Error>);
 }
 
 pub(super) struct Member {
@@ -85,11 +109,13 @@ pub(super) struct Member {
     restarts: u32,
     /// Number of calls of the exported hub.
     pub calls: AtomicU64,
-    /// Number of threads that write a call to the server.
+    /// Number of threads that are writing a call to the server.
     writers: Mutex<usize>,
     written: Condition,
     state: Mutex<State>,
     changed: Condvar,
+    /// Locked while the connection is closed permanently: a second `close` waits for the first.
+    closing: Mutex<()>,
 }
 
 struct State {
@@ -99,10 +125,10 @@ struct State {
     round: u64,
     /// Number of connections that were started.
     connections: u64,
-    /// Failed starts in a row.
+    /// Number of consecutive restarts, see [`tries_after`].
     tries: u32,
     last_error: Option<String>,
-    /// The server has run, so a failure may be temporary.
+    /// The server has run before, so a failure may be temporary.
     ran: bool,
     /// Protocol of the last connection; a new connection needs no probe.
     protocol: Option<Protocol>,
@@ -119,7 +145,30 @@ enum Phase {
     Connecting,
     Running(Client),
     Down { error: Error, again: bool },
+    Removed(Removal),
+}
+
+/// Reason why a server is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Removal {
     Removed,
+    Replaced,
+    HubClosed,
+}
+
+impl Removal {
+    /// Returns the error of calls to the server with this key.
+    pub(super) fn error(self, key: &str) -> Error {
+        Error::new(ErrorKind::Closed, self.reason(key))
+    }
+
+    fn reason(self, key: &str) -> String {
+        match self {
+            Removal::Removed => format!("the server {key:?} was removed"),
+            Removal::Replaced => format!("the server {key:?} was replaced"),
+            Removal::HubClosed => "the hub is closed".to_owned(),
+        }
+    }
 }
 
 impl Member {
@@ -147,12 +196,13 @@ impl Member {
             key,
             upstream,
             handlers,
-            restarts: limits.restarts,
+            restarts: limits.hub.restarts,
             calls: AtomicU64::new(0),
             writers: Mutex::new(0),
             written: Condition::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
+            closing: Mutex::default(),
         })
     }
 
@@ -165,7 +215,7 @@ impl Member {
     fn begin(self: &Arc<Self>, pause: Duration, after: u64) {
         let round = {
             let mut state = lock(&self.state);
-            if state.round != after || matches!(state.phase, Phase::Removed) {
+            if state.round != after || matches!(state.phase, Phase::Removed(_)) {
                 return;
             }
             state.round += 1;
@@ -173,19 +223,19 @@ impl Member {
         };
         let member = Arc::clone(self);
         if let Err(error) = spawn("mcp-hub", move || member.connect(round, pause)) {
-            self.settle(round, Err(Error::from(error)));
+            self.finish_round(round, Err(Error::from(error)));
         }
     }
 
-    /// Makes a connection. Runs on its own thread.
+    /// Connects to the server. Runs on its own thread.
     fn connect(self: &Arc<Self>, round: u64, pause: Duration) {
-        if !self.rest(round, pause) {
+        if !self.sleep(round, pause) {
             return;
         }
         self.handlers.wait_for_client();
         let (protocol, abort) = {
             let mut state = lock(&self.state);
-            if state.round != round || matches!(state.phase, Phase::Removed) {
+            if state.round != round || matches!(state.phase, Phase::Removed(_)) {
                 return;
             }
             state.set(Phase::Connecting);
@@ -197,26 +247,25 @@ impl Member {
         let mut client =
             self.handlers.client(&self.key, self.upstream.call_timeout).abort(&abort).on_end(move |why| {
                 if let Some(member) = member.upgrade() {
-                    member.lost(round, why);
+                    member.connection_lost(round, why);
                 }
             });
         if let Some(protocol) = protocol {
             client = client.protocol(protocol);
         }
-        let connect = || observing(self.handlers.tap(&self.key), || self.upstream.connect(client));
-        let result = guard(connect).unwrap_or_else(|_| {
+        let result = guard(|| self.upstream.connect(client)).unwrap_or_else(|_| {
             let why = "the closure that connects panicked";
             Err(Error::new(ErrorKind::Misuse, why))
         });
-        self.settle(round, result);
+        self.finish_round(round, result);
     }
 
-    /// Sleeps for the pause; returns false if the round ended meanwhile.
-    fn rest(&self, round: u64, pause: Duration) -> bool {
+    /// Sleeps for the pause. Returns `false` if the round ended meanwhile.
+    fn sleep(&self, round: u64, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         let mut state = lock(&self.state);
         loop {
-            if state.round != round || matches!(state.phase, Phase::Removed) {
+            if state.round != round || matches!(state.phase, Phase::Removed(_)) {
                 return false;
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -228,11 +277,11 @@ impl Member {
     }
 
     /// Stores the result of a round.
-    fn settle(self: &Arc<Self>, round: u64, result: Result<Client, Error>) {
+    fn finish_round(self: &Arc<Self>, round: u64, result: Result<Client, Error>) {
         let mut again = None;
         let connected = {
             let mut state = lock(&self.state);
-            if state.round != round || matches!(state.phase, Phase::Removed) {
+            if state.round != round || matches!(state.phase, Phase::Removed(_)) {
                 // A late connection is closed outside of the lock.
                 drop(state);
                 return drop(result);
@@ -259,12 +308,12 @@ impl Member {
         // The connection may have ended before it was stored.
         if let Some(why) = connected.as_ref().and_then(|(client, _)| client.ended()) {
             drop(connected);
-            return self.lost(round, &why);
+            return self.connection_lost(round, &why);
         }
         // A new connection has no subscriptions.
         for (client, uris) in connected.iter() {
             for uri in uris {
-                // OK to drop: a later read gets the error.
+                // OK to drop: a later read fails with the error.
                 let _ = client.subscribe(uri);
             }
         }
@@ -275,8 +324,8 @@ impl Member {
         }
     }
 
-    /// The connection of a round ended by itself.
-    fn lost(self: &Arc<Self>, round: u64, why: &Error) {
+    /// Handles the unexpected end of a round's connection.
+    fn connection_lost(self: &Arc<Self>, round: u64, why: &Error) {
         let again;
         let ended;
         {
@@ -284,7 +333,7 @@ impl Member {
             if state.round != round || !matches!(state.phase, Phase::Running(_)) {
                 return;
             }
-            state.tries = tries_after(state.tries, state.since.elapsed());
+            state.tries = restarts_after(state.tries, state.since.elapsed());
             again = state.next_try(self.restarts);
             state.last_error = Some(why.to_string());
             let error = Error::new(why.kind(), why.to_string());
@@ -292,7 +341,8 @@ impl Member {
             ended = state.set(down);
             self.changed.notify_all();
         }
-        // On another thread and without the lock: this thread is the connection's, and closing waits for it.
+        // Without the lock and on another thread: closing waits for the connection's thread, which
+        // is this one.
         if let Phase::Running(client) = ended {
             self.reap(client);
         }
@@ -312,11 +362,18 @@ impl Member {
         }
     }
 
-    /// Closes the connection and makes a new one.
+    /// Makes new calls wait until [`Member::restart`], which must follow.
+    pub(super) fn hold_calls(&self) {
+        let mut state = lock(&self.state);
+        state.round += 1;
+        state.set(Phase::Connecting);
+    }
+
+    /// Closes the connection and connects again.
     pub(super) fn restart(self: &Arc<Self>) {
         let (ended, abort, round) = {
             let mut state = lock(&self.state);
-            if matches!(state.phase, Phase::Removed) {
+            if matches!(state.phase, Phase::Removed(_)) {
                 return;
             }
             state.round += 1;
@@ -324,23 +381,52 @@ impl Member {
             self.changed.notify_all();
             (state.set(Phase::Connecting), state.abort.clone(), state.round)
         };
-        end(ended, &abort);
+        match ended {
+            Phase::Running(client) => client.close(),
+            _ => abort.abort(),
+        }
         self.begin(Duration::ZERO, round);
     }
 
-    /// Closes the connection for good.
-    pub(super) fn close(&self) {
+    /// Waits for the calls in flight, at most for `time`, then closes the connection permanently.
+    /// The caller sends no further calls. If the connection ends meanwhile, it is not opened again.
+    pub(super) fn retire(&self, time: Duration, why: Removal) {
+        let until = Instant::now() + time;
+        let mut state = lock(&self.state);
+        state.round += 1;
+        while let Phase::Running(client) = &state.phase {
+            let client = client.clone();
+            drop(state);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || client.in_flight() == 0 {
+                return self.close(why);
+            }
+            // Without the lock, because the last clone closes the connection.
+            drop(client);
+            state = wait_for(&self.changed, lock(&self.state), left.min(POLL));
+        }
+        drop(state);
+        self.close(why);
+    }
+
+    /// Closes the connection permanently. The calls in flight fail with the reason. Waits for
+    /// another thread that closes it.
+    pub(super) fn close(&self, why: Removal) {
+        let _closing = lock(&self.closing);
         let (ended, abort) = {
             let mut state = lock(&self.state);
             state.round += 1;
             self.changed.notify_all();
-            (state.set(Phase::Removed), state.abort.clone())
+            (state.set(Phase::Removed(why)), state.abort.clone())
         };
         self.notify_waiters();
-        end(ended, &abort);
+        match ended {
+            Phase::Running(client) => client.close_with(&why.reason(&self.key)),
+            _ => abort.abort(),
+        }
     }
 
-    /// The connection, or the reason why there is no connection; `None` while connecting.
+    /// Returns the connection, or the reason why there is no connection; `None` while connecting.
     fn connection(&self, state: &State) -> Option<Result<Client, Error>> {
         match &state.phase {
             Phase::Running(client) => Some(Ok(client.clone())),
@@ -348,15 +434,12 @@ impl Member {
                 let why = format!("the server {:?} is down: {error}", self.key);
                 Some(Err(Error::new(error.kind(), why)))
             }
-            Phase::Removed => {
-                let why = format!("the server {:?} was removed", self.key);
-                Some(Err(Error::new(ErrorKind::Closed, why)))
-            }
+            Phase::Removed(why) => Some(Err(why.error(&self.key))),
             Phase::Connecting => None,
         }
     }
 
-    /// The connection. Waits while connecting, at most until `deadline`.
+    /// Returns the connection. Waits while connecting, at most until `deadline`.
     pub(super) fn client(&self, deadline: Instant) -> Result<Client, Error> {
         let mut state = lock(&self.state);
         loop {
@@ -372,8 +455,8 @@ impl Member {
         }
     }
 
-    /// The connection, without waiting: while connecting, the waiter is stored (weakly) and called
-    /// when the round is over.
+    /// Returns the connection without waiting. While connecting, stores a weak reference to the
+    /// waiter, which is called when the round has ended.
     pub(super) fn connected(&self, waiters: &Arc<dyn ConnectWaiter>) -> Option<Result<Client, Error>> {
         let mut state = lock(&self.state);
         if let Some(connection) = self.connection(&state) {
@@ -388,17 +471,26 @@ impl Member {
     /// blocks at most `most` threads.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if so many threads write for longer than [`ROOM`].
-    pub(super) fn write_permit(&self, most: usize) -> Result<WritePermit<'_>, Error> {
-        let until = Instant::now() + ROOM;
+    /// [`ErrorKind::Busy`] if so many threads write for longer than [`WRITE_WAIT`] or
+    /// [`WRITE_WAIT_SINGLE`].
+    pub(super) fn write_permit(
+        &self,
+        most: usize,
+        is_only: impl FnOnce() -> bool,
+    ) -> Result<WritePermit<'_>, Error> {
         let mut writers = lock(&self.writers);
-        while *writers >= most {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                let why = format!("the server {:?} does not read its input", self.key);
-                return Err(Error::new(ErrorKind::Busy, why));
+        if *writers >= most {
+            drop(writers); // The function takes a lock.
+            let until = Instant::now() + if is_only() { WRITE_WAIT_SINGLE } else { WRITE_WAIT };
+            writers = lock(&self.writers);
+            while *writers >= most {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    let why = format!("the server {:?} does not read its input", self.key);
+                    return Err(Error::new(ErrorKind::Busy, why));
+                }
+                writers = self.written.wait_for(writers, left);
             }
-            writers = self.written.wait_for(writers, left);
         }
         *writers += 1;
         Ok(WritePermit(self))
@@ -409,7 +501,7 @@ impl Member {
         for waits in waiters.iter().filter_map(Weak::upgrade) {
             // After a restart in the meantime the waiter waits for the new round.
             if let Some(connection) = self.connected(&waits) {
-                waits.settled(connection);
+                waits.on_connected(connection);
             }
         }
     }
@@ -418,9 +510,8 @@ impl Member {
         matches!(lock(&self.state).phase, Phase::Connecting)
     }
 
-    /// Deadline of a list that is requested now: `time` from now. For a server that is connecting,
-    /// the time counts from its start, and a server whose last list was late gets a tenth, so that
-    /// neither delays every list.
+    /// Returns the deadline of a list that is requested now: after `time`, for a server that is
+    /// connecting after `time` from its start. A server whose last list was late gets a tenth.
     pub(super) fn list_deadline(&self, now: Instant, time: Duration) -> Instant {
         let state = lock(&self.state);
         match state.phase {
@@ -435,25 +526,35 @@ impl Member {
         lock(&self.state).slow = !in_time;
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> ServerStatus {
         let member = lock(&self.state);
+        let down = |error: &Error, again| {
+            let (kind, code, why) = (error.kind(), error.code(), error.to_string());
+            ServerState::Down { kind, code, why, again }
+        };
         let (client, state) = match &member.phase {
             Phase::Connecting => (None, ServerState::Connecting),
             Phase::Running(client) => (Some(client.clone()), ServerState::Connecting),
-            Phase::Down { error, again } => {
-                (None, ServerState::Down { kind: error.kind(), why: error.to_string(), again: *again })
-            }
-            Phase::Removed => (None, ServerState::Removed),
+            Phase::Down { error, again } => (None, down(error, *again)),
+            Phase::Removed(_) => (None, ServerState::Removed),
         };
         let (since, restarts) = (member.since, member.connections.saturating_sub(1));
+        let again = restarts_after(member.tries, since.elapsed()) < self.restarts;
         let last_error = member.last_error.clone();
         drop(member);
-        let state = client.map_or(state, |c| ServerState::Running(Box::new(c.server())));
+        // Calls fail before [`Member::connection_lost`] is called.
+        let ended = client.as_ref().and_then(Client::ended);
+        let last_error = ended.as_ref().map(Error::to_string).or(last_error);
+        let state = match (client, ended) {
+            (_, Some(error)) => down(&error, again),
+            (Some(client), None) => ServerState::Running(Box::new(client.server())),
+            (None, None) => state,
+        };
         let calls = self.calls.load(Ordering::Relaxed);
-        Status { server: self.key.clone(), state, since, restarts, calls, last_error }
+        ServerStatus { server: self.key.clone(), state, since, restarts, calls, last_error }
     }
 
-    /// Stores a subscription, to make it again after a restart.
+    /// Stores a subscription, to subscribe again after a restart.
     pub(super) fn keep_subscription(&self, uri: &str, wanted: bool) {
         let mut state = lock(&self.state);
         state.subscriptions.retain(|u| u != uri);
@@ -480,40 +581,20 @@ impl State {
         std::mem::replace(&mut self.phase, phase)
     }
 
-    /// The pause before the next start, if the limit of restarts allows one.
+    /// Returns the pause before the next start, if the limit of restarts allows one.
     fn next_try(&mut self, most: u32) -> Option<Duration> {
-        if self.tries >= most {
-            return None;
-        }
-        let pause = PAUSE * (1 << self.tries.min(7));
-        self.tries += 1;
-        Some(pause)
+        (self.tries < most).then(|| {
+            self.tries += 1;
+            PAUSE * (1 << (self.tries - 1).min(7))
+        })
     }
 }
 
-/// The number of restarts in a row after this uptime.
-fn tries_after(tries: u32, uptime: Duration) -> u32 {
-    let recovered = uptime.as_secs() / RECOVERED.as_secs();
+/// Returns the number of consecutive restarts that still counts after this uptime.
+fn restarts_after(tries: u32, uptime: Duration) -> u32 {
+    let recovered = uptime.as_secs() / RECOVERY_TIME.as_secs();
     tries.saturating_sub(u32::try_from(recovered).unwrap_or(u32::MAX))
 }
 
-/// Ends the connection or the attempt of a round.
-fn end(ended: Phase, abort: &Abort) {
-    match ended {
-        Phase::Running(client) => client.close(),
-        _ => abort.abort(),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uptime_makes_up_for_restarts() {
-        for (tries, millis, left) in [(1, 0, 1), (1, 1999, 1), (1, 2000, 0), (5, 4100, 3), (0, 9000, 0)] {
-            assert_eq!(tries_after(tries, Duration::from_millis(millis)), left, "{tries} {millis}");
-        }
-        assert_eq!(tries_after(5, Duration::MAX), 0);
-    }
-}
+mod tests;

@@ -1,10 +1,10 @@
 //! Lists of all servers, requested at once and merged in a stable order.
 //!
-//! Each server has its own deadline ([`Limits::list_timeout`] at most), and a late server costs
-//! only its own entries. A server that has not connected by its deadline is missing from later
-//! lists at once; one whose last list was late gets a tenth of the time until it responds again.
-//! Pages of one server are requested one after another, those of different servers at the same
-//! time.
+//! Each server has its own deadline ([`HubLimits::list_timeout`](crate::HubLimits::list_timeout) at
+//! most), and a late server costs only its own entries. A server that has not connected by its
+//! deadline is missing from later lists at once; one whose last list was late gets a tenth of the
+//! time until it responds again. Pages of one server are requested one after another, those of
+//! different servers at the same time.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
@@ -20,6 +20,8 @@ use super::member::{ConnectWaiter, Member};
 use super::names::UpstreamNames;
 
 /// Lists of all servers, with the errors of those that failed.
+///
+/// See [`Hub`](crate::Hub) for a loop over both.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Merged<T> {
@@ -29,7 +31,7 @@ pub struct Merged<T> {
     pub missing: Vec<Missing>,
 }
 
-/// One entry of a merged list.
+/// One entry of a merged list. It dereferences to the item. See [`Hub`](crate::Hub).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry<T> {
@@ -39,7 +41,7 @@ pub struct Entry<T> {
     pub item: T,
 }
 
-/// A server whose list is missing or incomplete.
+/// A server whose list is missing or incomplete. See [`Hub`](crate::Hub).
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Missing {
@@ -95,7 +97,7 @@ pub(super) fn gather<T>(
         .iter()
         .map(|member| Part {
             member: Arc::clone(member),
-            deadline: member.list_deadline(now, limits.list_timeout),
+            deadline: member.list_deadline(now, limits.hub.list_timeout),
             stage: Stage::Connecting { waits: false },
             cursor: None,
             pages: 0,
@@ -130,7 +132,7 @@ pub(super) fn gather<T>(
     merged
 }
 
-/// Wakes the thread that merges when a part may have something new.
+/// Wake-up of the merging thread when a part may have changed.
 #[derive(Default)]
 struct Waker {
     woken: Mutex<bool>,
@@ -160,13 +162,13 @@ impl Waker {
 }
 
 impl ConnectWaiter for Waker {
-    fn settled(self: Arc<Self>, _: Result<Client, Error>) {
+    fn on_connected(self: Arc<Self>, _: Result<Client, Error>) {
         self.wake();
     }
 }
 
 impl<T> Part<T> {
-    /// Proceeds as far as possible without waiting; returns true if anything changed.
+    /// Proceeds as far as possible without waiting. Returns whether anything changed.
     fn advance(
         &mut self,
         limits: &Limits,
@@ -187,14 +189,15 @@ impl<T> Part<T> {
                         self.stage = Stage::Connecting { waits: true };
                         return false;
                     }
-                    // Returns the error that says so.
+                    // The request returns the error for a missing capability.
                     None => self.member.client(self.deadline),
                     Some(connected) => connected,
                 }
-                .map(|client| offers(&client.server().offer).then_some(client))
+                .map(|client| offers(&client.server().capabilities).then_some(client))
             }
             Stage::Requested(client, mut call) => {
-                // Read first: a page that has arrived counts, even after the deadline.
+                // The outcome is read before the deadline is checked: a page that has arrived
+                // counts.
                 let late = Instant::now() >= self.deadline;
                 match call.wait_until(Instant::now()) {
                     None if !late => {
@@ -236,13 +239,15 @@ impl<T> Part<T> {
         Ok(Stage::Requested(client, Box::new(call)))
     }
 
-    /// Stores a page; returns true if another page follows.
+    /// Stores a page. Returns whether another page follows.
     fn take(&mut self, page: Page<T>, limits: &Limits) -> Result<bool, Error> {
         self.member.note_list(true);
         self.pages += 1;
         self.bytes += page.bytes;
         let entries = self.items.len() + page.entries.len();
-        if entries > limits.list_entries || self.pages >= limits.list_pages || self.bytes > limits.list_bytes
+        if entries > limits.client.list_entries
+            || self.pages >= limits.client.list_pages
+            || self.bytes > limits.client.list_bytes
         {
             return Err(Error::new(ErrorKind::Limit, "the list is longer than the limits allow"));
         }

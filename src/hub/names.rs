@@ -4,15 +4,15 @@ use crate::error::{Error, ErrorKind};
 
 use super::SEPARATOR;
 
-/// Longest prefix, in bytes.
-const LONGEST_PREFIX: usize = 34;
-/// Longest pattern and longest new name, in bytes.
-const LONGEST: usize = 128;
+/// Maximum length of a prefix in bytes.
+const MAX_PREFIX: usize = 34;
+/// Maximum length of a pattern and of a new name in bytes.
+const MAX_NAME: usize = 128;
 
 /// Names and filter of one server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct UpstreamNames {
-    /// Begins all names; `None` stands for the server's key and [`SEPARATOR`].
+    /// Prefix of all names. `None` means the server's key and [`SEPARATOR`].
     pub(super) prefix: Option<String>,
     /// Patterns of tools that are offered; all tools if empty.
     pub(super) allowed: Vec<String>,
@@ -28,21 +28,21 @@ impl UpstreamNames {
         let invalid = |why: String| Err(Error::new(ErrorKind::Invalid, why));
         if let Some(prefix) = &self.prefix {
             let fits = prefix.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
-            if !fits || prefix.len() > LONGEST_PREFIX {
+            if !fits || prefix.len() > MAX_PREFIX {
                 return invalid(format!(
-                    "invalid prefix {prefix:?}: allowed are at most {LONGEST_PREFIX} characters of \
+                    "invalid prefix {prefix:?}: allowed are at most {MAX_PREFIX} characters of \
                      A-Z a-z 0-9 - _ ."
                 ));
             }
         }
         let patterns = self.allowed.iter().chain(&self.denied);
-        if let Some(pattern) = patterns.into_iter().find(|p| p.is_empty() || p.len() > LONGEST) {
-            return invalid(format!("invalid pattern {pattern:?}: expected 1 to {LONGEST} bytes"));
+        if let Some(pattern) = patterns.into_iter().find(|p| p.is_empty() || p.len() > MAX_NAME) {
+            return invalid(format!("invalid pattern {pattern:?}: expected 1 to {MAX_NAME} bytes"));
         }
         for (at, (from, to)) in self.renamed.iter().enumerate() {
-            if from.is_empty() || to.is_empty() || to.len() > LONGEST {
+            if from.is_empty() || to.is_empty() || to.len() > MAX_NAME {
                 return invalid(format!(
-                    "invalid renaming {from:?} to {to:?}: expected 1 to {LONGEST} bytes"
+                    "invalid renaming {from:?} to {to:?}: expected 1 to {MAX_NAME} bytes"
                 ));
             }
             if self.renamed.iter().take(at).any(|(other, new)| other == from || new == to) {
@@ -52,12 +52,12 @@ impl UpstreamNames {
         Ok(())
     }
 
-    /// Bytes of the prefix that all names of the server with this key have.
+    /// Returns the length of the prefix of the server with this key, in bytes.
     pub(super) fn prefix_length(&self, key: &str) -> usize {
         self.prefix.as_ref().map_or(key.len() + SEPARATOR.len(), String::len)
     }
 
-    /// The name of a prompt in the hub.
+    /// Returns the name of a prompt in the hub.
     pub(super) fn prompt(&self, key: &str, name: &str) -> String {
         match &self.prefix {
             Some(prefix) => format!("{prefix}{name}"),
@@ -65,25 +65,25 @@ impl UpstreamNames {
         }
     }
 
-    /// The name of a tool in the hub; `None` if the tool is not offered.
+    /// Returns the name of a tool in the hub; `None` if the tool is not offered.
     pub(super) fn tool(&self, key: &str, name: &str) -> Option<String> {
         self.own_tool(name).map(|name| self.prompt(key, name))
     }
 
-    /// The name of a tool without a prefix; `None` if the tool is not offered.
+    /// Returns the name of a tool without a prefix; `None` if the tool is not offered.
     pub(super) fn own_tool<'n>(&'n self, name: &'n str) -> Option<&'n str> {
         if !self.offers(name) {
             return None;
         }
         match self.renamed.iter().find(|(from, _)| from == name) {
             Some((_, new)) => Some(new),
-            // Another tool has this name now.
+            // Another tool was renamed to this name.
             None if self.renamed.iter().any(|(_, new)| new == name) => None,
             None => Some(name),
         }
     }
 
-    /// The name of a prompt at the server, if the name in the hub fits this server.
+    /// Returns the name of a prompt at the server, if the name in the hub has the server's prefix.
     pub(super) fn prompt_at_server<'n>(&self, key: &str, name: &'n str) -> Option<&'n str> {
         match &self.prefix {
             Some(prefix) => name.strip_prefix(prefix.as_str()),
@@ -91,12 +91,13 @@ impl UpstreamNames {
         }
     }
 
-    /// The name of a tool at the server, if the name in the hub fits a tool that is offered.
+    /// Returns the name of a tool at the server for its name in the hub, if the server offers the
+    /// tool.
     pub(super) fn tool_at_server<'n>(&'n self, key: &str, name: &'n str) -> Option<&'n str> {
         self.own_tool_at_server(self.prompt_at_server(key, name)?)
     }
 
-    /// The name at the server of a tool without a prefix, if the tool is offered.
+    /// Returns the name at the server for a name without a prefix, if the tool is offered.
     pub(super) fn own_tool_at_server<'n>(&'n self, name: &'n str) -> Option<&'n str> {
         let original = match self.renamed.iter().find(|(_, new)| new == name) {
             Some((from, _)) => from,
@@ -106,17 +107,33 @@ impl UpstreamNames {
         self.offers(original).then_some(original)
     }
 
+    /// Returns the patterns and the old names that match none of the server's tools.
+    pub(super) fn unused(&self, tools: &[&str]) -> Vec<String> {
+        let patterns = self.allowed.iter().chain(&self.denied);
+        let patterns = patterns.filter(|pattern| !tools.iter().any(|tool| matches_pattern(pattern, tool)));
+        let renamed = self.renamed.iter().map(|(from, _)| from);
+        let renamed = renamed.filter(|from| !tools.contains(&from.as_str()));
+        patterns.chain(renamed).cloned().collect()
+    }
+
+    /// Returns the old name of the tool that was renamed to this name.
+    pub(super) fn taken_by(&self, name: &str) -> Option<&str> {
+        let is_renamed = self.renamed.iter().any(|(from, _)| from == name);
+        let new = self.renamed.iter().find(|(_, new)| new == name && !is_renamed && self.offers(name));
+        new.map(|(from, _)| from.as_str())
+    }
+
     /// Returns whether the server's tool with this name is offered.
     fn offers(&self, name: &str) -> bool {
-        let any = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, name));
+        let any = |patterns: &[String]| patterns.iter().any(|pattern| matches_pattern(pattern, name));
         (self.allowed.is_empty() || any(&self.allowed)) && !any(&self.denied)
     }
 }
 
-/// Returns whether a name fits a pattern: `*` stands for any characters, `?` for one.
+/// Returns whether a name matches a pattern: `*` stands for any characters, `?` for one.
 ///
-/// Takes at most the product of the lengths: only the last `*` is tried again.
-fn fits(pattern: &str, name: &str) -> bool {
+/// The time is at most the product of the lengths, because only the last `*` is tried again.
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     let (mut p, mut n) = (0, 0);
@@ -178,7 +195,7 @@ mod tests {
             ("**", "a", true),
             ("a?c*", "abc", true),
         ] {
-            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
         }
     }
 

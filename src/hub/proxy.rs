@@ -6,10 +6,10 @@
 //!
 //! # Several exports
 //!
-//! A hub may be exported to several servers: as a whole, and each of its servers alone, under the
-//! names that the tools have there. [`Exports`] has what they share: each server is listed once,
-//! and one table of calls and one of subscriptions have those of all clients. An [`Export`] has
-//! the handle of its server and what that server shows.
+//! A hub may be exported to several servers: as a whole, and each of its servers alone with the
+//! server's own names. All exports share one [`Exports`]: the lists of each server, the table of
+//! calls and the table of subscriptions. An [`Export`] has the handle of its server and the entries
+//! that this server offers.
 //!
 //! # Names
 //!
@@ -24,8 +24,8 @@
 //!   others. A listing is dropped when the server was connected again meanwhile.
 //! - Lists change only under the lock of `listings`, in the order of the events. No callback runs
 //!   and no thread blocks under that lock. The lock of an export's `state` is taken after it.
-//! - A server owns its export, an export owns the state of all, and that owns the hub. References
-//!   in the other direction are weak.
+//! - A server owns its [`Export`], an export owns the [`Exports`], and these own the hub.
+//!   References in the other direction are weak.
 
 mod call_table;
 mod delegate;
@@ -39,22 +39,48 @@ mod resource_updates;
 mod trace;
 
 use std::sync::{Arc, Condvar, Mutex, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
+use crate::json::sort::sort;
 use crate::model::Change;
 use crate::server::{Handle, Server};
 use crate::sync::{lock, wait_for};
 
-use super::member::Member;
+use super::member::{Member, Removal};
 use super::{Hub, check_key};
 use call_table::CallTable;
-use delegate::Delegated;
-use listing::{Kinds, Listing, Shown};
+use delegate::ExportDelegate;
+use listing::{ExportedEntries, Kinds, Listing};
 use repeats::Repeats;
 use resource_updates::Updates;
 
+/// A pattern or a renamed tool of an [`Upstream`](crate::Upstream) that matches no tool.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct UnusedPattern {
+    /// The server's key.
+    pub server: String,
+    /// The pattern, or the name of the tool that was to be renamed.
+    pub pattern: String,
+}
+
 /// An entry of a server that a served hub does not offer.
+///
+/// ```no_run
+/// use std::process::Command;
+/// use tinymcp::{Hub, Server, Upstream};
+///
+/// let hub = Hub::builder("proxy", "1.0.0").build()?;
+/// let mut server = Server::new("proxy", "1.0.0");
+/// hub.export(&mut server)?;
+/// hub.add("board", Upstream::command(|| Command::new("board_server")))?;
+/// for skipped in hub.skipped() {
+///     let name = skipped.name.unwrap_or_default();
+///     eprintln!("{}: {name} is not offered: {}", skipped.server, skipped.error);
+/// }
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Skipped {
@@ -62,7 +88,7 @@ pub struct Skipped {
     pub server: String,
     /// The name or URI of the entry; `None` when a whole list failed.
     pub name: Option<String>,
-    /// The key of the server that has the name already.
+    /// The key of the server that already has the name.
     pub owner: Option<String>,
     /// The reason.
     pub error: Error,
@@ -91,7 +117,7 @@ impl Hub {
     /// capability, the hub's own handlers respond; without a handler the request is rejected.
     /// Outside of calls, the request is sent to the only client with a session. `roots/list`
     /// without a client and without own roots gets an empty list. In a call, a server waits at most
-    /// [`crate::Limits::ask_timeout`].
+    /// [`crate::Limits::client_input_timeout`].
     ///
     /// In the stateless protocol a server gets the capabilities of the calling client with each
     /// call. In the session protocol it gets the capabilities of the first clients after
@@ -109,11 +135,10 @@ impl Hub {
     ///
     /// A forwarded call occupies no thread while its server processes it or connects. A server that
     /// does not read its input holds at most half of [`crate::Limits::workers`]; other calls to it
-    /// are rejected as busy. The timeout of a call
-    /// is [`crate::Limits::call_timeout`] and restarts with each progress notification. At most
-    /// [`crate::Limits::calls`] calls are in flight at all servers together; the next one blocks
-    /// one of [`crate::Limits::workers`]. At most half of them wait for servers that are
-    /// connecting; the next one is rejected as busy.
+    /// are rejected as busy after 200 ms, after 5 s if it is the only server. The timeout of a call
+    /// At most [`crate::ClientLimits::calls`] calls are in flight at all servers together; the next
+    /// one blocks one of [`crate::Limits::workers`]. At most half as many calls wait for servers
+    /// that are connecting; the next one is rejected as busy.
     ///
     /// ```no_run
     /// use std::process::Command;
@@ -130,7 +155,7 @@ impl Hub {
     /// # Errors
     /// [`ErrorKind::Misuse`] when the hub has servers already, because capabilities are declared in
     /// the first message to a server. With [`crate::HubBuilder::lazy_tools`] also when the server
-    /// has a tool with the name of one of the three.
+    /// already has a tool named `tool_list`, `tool_schema` or `tool_invoke`.
     pub fn export(&self, server: &mut Server) -> Result<(), Error> {
         if !self.members().is_empty() {
             return Err(exported_late());
@@ -186,12 +211,12 @@ impl Hub {
         exports.retain(|other| other.strong_count() > 0);
         exports.push(Arc::downgrade(&export));
         drop(exports);
-        export.handle.delegate_to(Delegated(Arc::downgrade(&export)));
+        export.handle.delegate_to(ExportDelegate(Arc::downgrade(&export)));
         Ok(export)
     }
 
-    /// Entries that are not offered by the servers that this hub was exported to, with the reasons.
-    /// If the whole hub was exported, those of [`Hub::export_server`] are left out.
+    /// Returns the entries that the exporting servers do not offer, with the reasons. If the whole
+    /// hub was exported, the entries of [`Hub::export_server`] are not included.
     pub fn skipped(&self) -> Vec<Skipped> {
         let mut exports = self.shared.handlers.exports().map(|all| all.exports()).unwrap_or_default();
         if exports.iter().any(|export| export.only.is_none()) {
@@ -200,9 +225,24 @@ impl Hub {
         exports.iter().flat_map(|export| export.skipped()).collect()
     }
 
-    /// The key of the server whose tool is offered under this name by [`Hub::export`]. With
-    /// [`crate::HubBuilder::lazy_tools`] also that of a tool for `tool_invoke`. A server that is
-    /// not running is found by the prefix of its names.
+    /// Returns the patterns and renamed tools of each [`crate::Upstream`] that match none of its
+    /// server's tools: probably a mistake in a filter. Servers that are not connected are not
+    /// included.
+    pub fn unused_patterns(&self) -> Vec<UnusedPattern> {
+        let Some(all) = self.shared.handlers.exports() else { return Vec::new() };
+        let listings = lock(&all.listings);
+        let unused = |member: Arc<Member>| {
+            let listed = listings.servers.iter().find(|s| s.key == member.key && listings.is_listed(&s.key));
+            let tools = listed.and_then(|s| s.listing.tools());
+            let patterns = tools.map(|tools| member.upstream.names.unused(&tools)).unwrap_or_default();
+            patterns.into_iter().map(move |pattern| UnusedPattern { server: member.key.clone(), pattern })
+        };
+        self.members().into_iter().flat_map(unused).collect()
+    }
+
+    /// Returns the key of the server whose tool [`Hub::export`] offers under this name or, with
+    /// [`crate::HubBuilder::lazy_tools`], `tool_invoke` can call. A server that is not running is
+    /// found by the prefix of its names.
     pub fn server_of_tool(&self, name: &str) -> Option<String> {
         let whole = self.whole_exports();
         let listed = owner(&whole, |shown| shown.owner_of_tool(name));
@@ -219,7 +259,7 @@ impl Hub {
         owner(&self.whole_exports(), |shown| shown.owner(uri))
     }
 
-    /// The exports of all servers.
+    /// Returns the exports that offer the entries of all servers.
     fn whole_exports(&self) -> Vec<Arc<Export>> {
         let mut exports = self.shared.handlers.exports().map(|all| all.exports()).unwrap_or_default();
         exports.retain(|export| export.only.is_none());
@@ -227,14 +267,18 @@ impl Hub {
     }
 }
 
-/// Key of the first server that `find` returns.
-fn owner(exports: &[Arc<Export>], find: impl Fn(&Shown) -> Option<&str>) -> Option<String> {
+/// Returns the first key that `find` returns.
+fn owner(exports: &[Arc<Export>], find: impl Fn(&ExportedEntries) -> Option<&str>) -> Option<String> {
     exports.iter().find_map(|export| find(&lock(&export.state).shown).map(str::to_owned))
 }
 
 fn exported_late() -> Error {
     Error::new(ErrorKind::Misuse, "export the hub before the first server is added")
 }
+
+/// Minimum time between two requests for the lists of a server. A server that reports a change
+/// after each request would otherwise cause a busy loop.
+const INTERVAL: Duration = Duration::from_millis(100);
 
 /// State that all exports of a hub share.
 pub(super) struct Exports {
@@ -258,7 +302,7 @@ pub(super) struct Export {
 
 #[derive(Default)]
 struct State {
-    shown: Shown,
+    shown: ExportedEntries,
     skipped: Vec<Skipped>,
 }
 
@@ -271,7 +315,7 @@ struct Listings {
 }
 
 impl Listings {
-    /// Returns true if the lists of this server are complete.
+    /// Returns whether the lists of this server are complete.
     fn is_listed(&self, key: &str) -> bool {
         let listed = |s: &Listed| s.key == key && !s.busy && s.wanted == Kinds::default();
         self.servers.iter().any(listed)
@@ -284,19 +328,20 @@ struct Listed {
     /// Number of the connection, which a listing must match.
     connection: u64,
     listing: Listing,
-    /// Lists to request again.
+    /// Lists to request again, not before `next`.
     wanted: Kinds,
-    /// A thread is listing this server.
+    next: Instant,
+    /// A thread is requesting lists of this server.
     busy: bool,
 }
 
 impl Export {
-    /// Returns true if the entries of this server are offered.
+    /// Returns whether the entries of this server are offered.
     fn offers(&self, key: &str) -> bool {
         self.only.as_deref().is_none_or(|only| only == key)
     }
 
-    /// Key of the server that owns a resource.
+    /// Returns the key of the server that owns a resource.
     fn owner(&self, uri: &str) -> Option<String> {
         lock(&self.state).shown.owner(uri).map(str::to_owned)
     }
@@ -314,11 +359,19 @@ impl Export {
 }
 
 impl Exports {
+    /// Returns the server with this key, which was on the lists.
+    fn member(&self, key: &str) -> Result<Arc<Member>, Error> {
+        self.hub.member(key).map_err(|error| match error.kind() {
+            ErrorKind::Invalid => Removal::Removed.error(key),
+            _ => error,
+        })
+    }
+
     fn exports(&self) -> Vec<Arc<Export>> {
         lock(&self.exports).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The exports that offer the entries of this server.
+    /// Returns the exports that offer the entries of this server.
     fn exports_of(&self, key: &str) -> Vec<Arc<Export>> {
         let mut exports = self.exports();
         exports.retain(|export| export.offers(key));
@@ -353,7 +406,8 @@ impl Exports {
                 let connection = listings.connections;
                 let (listing, wanted) = (Listing::default(), Kinds::ALL);
                 let key = key.to_owned();
-                listings.servers.push(Listed { key, connection, listing, wanted, busy: false });
+                let next = Instant::now();
+                listings.servers.push(Listed { key, connection, listing, wanted, next, busy: false });
             }
             // Entries of an earlier connection stay until the new list has arrived.
             if client.is_err() {
@@ -371,12 +425,13 @@ impl Exports {
     /// Handles a change of a server's list or resource.
     pub(super) fn changed(self: &Arc<Self>, key: &str, change: &Change) {
         match change {
-            Change::Updated(uri) => self.updated(key, uri),
+            Change::ResourceUpdated(uri) => self.updated(key, uri),
             _ => self.list(key, Kinds::of(change)),
         }
     }
 
-    /// Requests lists of a server, or has the thread do it that is listing the server already.
+    /// Requests lists of a server. If a thread is already listing the server, that thread requests
+    /// them.
     fn list(self: &Arc<Self>, key: &str, kinds: Kinds) {
         let mut listings = lock(&self.listings);
         let Some(server) = listings.servers.iter_mut().find(|s| s.key == key) else {
@@ -389,11 +444,18 @@ impl Exports {
         }
         let is_current = |s: &&mut Listed| s.key == key && s.connection == connection;
         while let Some(server) = listings.servers.iter_mut().find(is_current) {
-            let wanted = std::mem::take(&mut server.wanted);
-            if wanted == Kinds::default() {
+            if server.wanted == Kinds::default() {
                 server.busy = false;
                 break;
             }
+            let now = Instant::now();
+            let pause = server.next.saturating_duration_since(now);
+            if !pause.is_zero() {
+                listings = wait_for(&self.listed, listings, pause);
+                continue;
+            }
+            server.next = now + INTERVAL;
+            let wanted = std::mem::take(&mut server.wanted);
             drop(listings);
             let mut fresh = Listing::default();
             if let Ok(member) = self.hub.member(key) {
@@ -416,7 +478,8 @@ impl Exports {
     /// Makes the lists of all exports equal to the listings.
     fn show(&self, listings: &mut Listings) {
         let members = self.hub.members();
-        listings.servers.sort_by_key(|s| members.iter().position(|member| member.key == s.key));
+        let place = |key: &str| members.iter().position(|member| member.key == key);
+        sort(&mut listings.servers, |a, b| place(&a.key).cmp(&place(&b.key)));
         let member = |key: &str| members.iter().find(|member| member.key == key);
         for export in self.exports() {
             let offered = listings.servers.iter().filter(|s| export.offers(&s.key));

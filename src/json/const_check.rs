@@ -6,7 +6,7 @@
 
 /// The tokens that may follow.
 #[derive(Clone, Copy)]
-enum Next {
+enum Expected {
     /// A value.
     Value,
     /// A value or `]`.
@@ -24,17 +24,17 @@ pub(super) const fn is_json(text: &str) -> bool {
     // The lowest bit is the innermost container: 1 for an object.
     let mut open = 0u128;
     let mut depth = 0;
-    let mut next = Next::Value;
+    let mut expected = Expected::Value;
     let mut i = 0;
     loop {
         i = whitespace(text, i);
         let b = at(text, i);
-        match next {
-            Next::Comma if depth == 0 => return i == text.len(),
-            Next::Comma => {
+        match expected {
+            Expected::Comma if depth == 0 => return i == text.len(),
+            Expected::Comma => {
                 let object = open & 1 == 1;
                 if b == b',' {
-                    next = if object { Next::Name } else { Next::Value };
+                    expected = if object { Expected::Name } else { Expected::Value };
                 } else if b == (if object { b'}' } else { b']' }) {
                     open >>= 1;
                     depth -= 1;
@@ -43,37 +43,37 @@ pub(super) const fn is_json(text: &str) -> bool {
                 }
                 i += 1;
             }
-            Next::Name | Next::Member if b == b'"' => {
+            Expected::Name | Expected::Member if b == b'"' => {
                 i = whitespace(text, string(text, i));
                 if at(text, i) != b':' {
                     return false;
                 }
                 i += 1;
-                next = Next::Value;
+                expected = Expected::Value;
             }
-            Next::Member if b == b'}' => {
+            Expected::Member if b == b'}' => {
                 i += 1;
                 open >>= 1;
                 depth -= 1;
-                next = Next::Comma;
+                expected = Expected::Comma;
             }
-            Next::Name | Next::Member => return false,
-            Next::Element if b == b']' => {
+            Expected::Name | Expected::Member => return false,
+            Expected::Element if b == b']' => {
                 i += 1;
                 open >>= 1;
                 depth -= 1;
-                next = Next::Comma;
+                expected = Expected::Comma;
             }
-            Next::Value | Next::Element if b == b'{' || b == b'[' => {
+            Expected::Value | Expected::Element if b == b'{' || b == b'[' => {
                 if depth == 128 {
                     return false;
                 }
                 i += 1;
                 depth += 1;
                 open = open << 1 | (b == b'{') as u128;
-                next = if b == b'{' { Next::Member } else { Next::Element };
+                expected = if b == b'{' { Expected::Member } else { Expected::Element };
             }
-            Next::Value | Next::Element => {
+            Expected::Value | Expected::Element => {
                 i = match b {
                     b'"' => string(text, i),
                     b't' => word(text, i, b"true"),
@@ -81,7 +81,7 @@ pub(super) const fn is_json(text: &str) -> bool {
                     b'n' => word(text, i, b"null"),
                     _ => number(text, i),
                 };
-                next = Next::Comma;
+                expected = Expected::Comma;
             }
         }
         // The end of a malformed token lies beyond the text.

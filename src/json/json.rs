@@ -7,8 +7,9 @@
 //! Invariant: the text is one JSON value, if the callers of the writer followed its rules.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::path::PathBuf;
 
 use super::ParseError;
 use super::const_check::is_json;
@@ -18,6 +19,18 @@ use super::{Doc, ParseLimits};
 
 /// One JSON value as text. Constants are free to create and to copy. Two values are equal if their
 /// texts are equal, including whitespace and order.
+///
+/// ```
+/// use tinymcp::json;
+/// use tinymcp::json::Json;
+///
+/// let size = 17;
+/// let made = json!({"name": "log", "size": size});
+/// let received = Json::parse(r#"{"name":"log","size":17}"#)?;
+/// assert_eq!(made, received);
+/// assert_eq!(received.to_doc().root().get("size").and_then(|size| size.as_u64()), Some(17));
+/// # Ok::<(), tinymcp::json::ParseError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Cow<'static, str>);
 
@@ -48,7 +61,7 @@ impl Json {
     /// const WRONG: Json = Json::constant(r#"{"type": "object",}"#);
     /// ```
     pub const fn constant(text: &'static str) -> Json {
-        assert!(is_json(text), "not one JSON value");
+        assert!(is_json(text), "the text must be one JSON value");
         Json(Cow::Borrowed(text))
     }
 
@@ -95,6 +108,27 @@ impl fmt::Debug for Json {
 }
 
 /// A type that can be written as one JSON value.
+///
+/// [`record!`](crate::record!) and [`choice!`](crate::choice!) implement it. By hand:
+///
+/// ```
+/// use tinymcp::json::{ToJson, Writer};
+///
+/// struct Point { x: f64, y: f64 }
+///
+/// impl ToJson for Point {
+///     fn write_json(&self, w: &mut Writer) {
+///         w.begin_array().f64(self.x).f64(self.y).end_array();
+///     }
+/// }
+/// assert_eq!(vec![Point { x: 1.0, y: 2.5 }].to_json().as_str(), "[[1.0,2.5]]");
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be written as JSON",
+    note = "define it with `record!` or `choice!`, make the value with `json!`, or implement `ToJson` for it",
+    note = "for a type that implements `serde::Serialize`, pass `tinymcp::serde::to_json(&value)?` (feature `serde`); \
+            for `serde_json::Value`, turn on the feature `serde_json`"
+)]
 pub trait ToJson {
     /// Writes exactly one value.
     fn write_json(&self, w: &mut Writer);
@@ -258,6 +292,27 @@ impl<T: ToJson, const N: usize> ToJson for [T; N] {
 impl<T: ToJson> ToJson for Vec<T> {
     fn write_json(&self, w: &mut Writer) {
         self.as_slice().write_json(w);
+    }
+}
+
+/// Members are sorted by name, so that equal maps have equal texts.
+impl<K: AsRef<str>, T: ToJson, S> ToJson for HashMap<K, T, S> {
+    fn write_json(&self, w: &mut Writer) {
+        let mut members: Vec<(&str, &T)> = self.iter().map(|(name, value)| (name.as_ref(), value)).collect();
+        members.sort_unstable_by_key(|(name, _)| *name);
+        w.begin_object();
+        for (name, value) in members {
+            w.key(name);
+            value.write_json(w);
+        }
+        w.end_object();
+    }
+}
+
+/// A path as a string. Characters that are not Unicode are replaced by U+FFFD.
+impl ToJson for PathBuf {
+    fn write_json(&self, w: &mut Writer) {
+        w.string(&self.to_string_lossy());
     }
 }
 

@@ -21,6 +21,19 @@ use super::writer::Writer;
 const DEPTH: u32 = 128;
 
 /// Error of a value that does not match the type.
+///
+/// ```
+/// use miniserde::Deserialize;
+/// use tinymcp::json::{self, Json};
+///
+/// #[derive(Deserialize, Debug)]
+/// struct Pin { number: u8 }
+///
+/// let doc = Json::parse(r#"[{"number": 4}, {"number": "x"}]"#)?.to_doc();
+/// let error = json::from_value::<Vec<Pin>>(doc.root()).unwrap_err();
+/// assert_eq!(error.pointer(), "/1/number");
+/// # Ok::<(), json::ParseError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedError {
     pointer: String,

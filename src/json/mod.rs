@@ -35,7 +35,7 @@
 
 mod comments;
 mod const_check;
-mod float;
+pub(crate) mod float;
 #[allow(clippy::module_inception, reason = "the file is named after its type, `Json`")]
 mod json;
 #[cfg(feature = "miniserde")]
@@ -62,7 +62,7 @@ pub use writer::Writer;
 
 use parse::{Name, Node};
 
-/// Kind of a JSON value.
+/// Kind of a JSON value. [`Value::kind`] returns it; see [`Value`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `null`
@@ -80,6 +80,17 @@ pub enum Kind {
 }
 
 /// Limits of the parser.
+///
+/// ```
+/// use tinymcp::json::{Doc, ErrorKind, ParseLimits};
+///
+/// let limits = ParseLimits { bytes: 1024, depth: 4, ..ParseLimits::default() };
+/// let mut doc = Doc::default();
+/// doc.parse_again(b"[[[[]]]]", &limits)?;
+/// let error = doc.parse_again(b"[[[[[]]]]]", &limits).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Depth);
+/// # Ok::<(), tinymcp::json::ParseError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseLimits {
     /// Longest text in bytes; never more than 512 MiB.
@@ -235,7 +246,7 @@ impl fmt::Debug for Doc {
     }
 }
 
-/// Kind of a parse error.
+/// Kind of a parse error. [`ParseError::kind`] returns it; see [`ParseError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -276,6 +287,13 @@ pub enum ErrorKind {
 }
 
 /// Kind and byte offset of a parse error.
+///
+/// ```
+/// use tinymcp::json::{Doc, ErrorKind};
+///
+/// let error = Doc::parse(r#"{"a": 1 "b": 2}"#).err().expect("a comma is missing");
+/// assert_eq!((error.kind(), error.offset()), (ErrorKind::ExpectedComma, 8));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
     kind: ErrorKind,

@@ -100,7 +100,7 @@ pub(super) fn plain(text: &[u8], start: usize) -> usize {
 /// For longer strings, in blocks of four words, which the compiler vectorises.
 #[inline(never)]
 pub(super) fn plain_long(text: &[u8], mut i: usize) -> usize {
-    let far = i + FAR;
+    let very_long = i + VERY_LONG;
     while let Some(block) = text.get(i..).and_then(|rest| rest.first_chunk::<32>()) {
         let mut marks = [0; 4];
         for (marks, bytes) in marks.iter_mut().zip(block.chunks_exact(8)) {
@@ -116,8 +116,8 @@ pub(super) fn plain_long(text: &[u8], mut i: usize) -> usize {
             }
         }
         i += 32;
-        if i == far && VECTORS {
-            i = plain_far(text, i);
+        if i == very_long && VECTORS {
+            i = plain_very_long(text, i);
         }
     }
     while let Some(w) = word(text, i) {
@@ -131,7 +131,7 @@ pub(super) fn plain_long(text: &[u8], mut i: usize) -> usize {
 }
 
 /// Length of plain text after which a string is likely to continue so, such as base64 of an image.
-const FAR: usize = 512;
+const VERY_LONG: usize = 512;
 
 /// Size of the blocks that are read twice from the first-level cache.
 const BLOCK: usize = 1024;
@@ -141,7 +141,7 @@ const VECTORS: bool = cfg!(any(target_feature = "sse2", target_feature = "neon")
 
 /// A position from `i` on with only plain bytes before it. Finds control characters per block only.
 #[inline(never)]
-fn plain_far(text: &[u8], mut i: usize) -> usize {
+fn plain_very_long(text: &[u8], mut i: usize) -> usize {
     while let Some(block) = text.get(i..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
         if block.iter().fold(0xff, |least: u8, b| least.min(*b)) < 0x20 {
             break;
@@ -218,11 +218,11 @@ pub(super) fn literal(text: &[u8], start: usize, word: &[u8]) -> Result<usize, P
     if text.get(start..end) == Some(word) {
         return Ok(end);
     }
-    Err(misspelt(text, start, word))
+    Err(wrong_literal(text, start, word))
 }
 
 #[cold]
-fn misspelt(text: &[u8], start: usize, word: &[u8]) -> ParseError {
+fn wrong_literal(text: &[u8], start: usize, word: &[u8]) -> ParseError {
     let rest = text.get(start..).unwrap_or_default();
     let same = rest.iter().zip(word).take_while(|(a, b)| a == b).count();
     let kind = if same == rest.len() { ErrorKind::UnexpectedEnd } else { ErrorKind::UnexpectedByte };

@@ -7,19 +7,19 @@
 use std::cmp::Ordering;
 
 /// The operations of the sort on a slice.
-trait Rows {
+trait Sortable {
     fn before(&self, a: usize, b: usize) -> bool;
     fn swap(&mut self, a: usize, b: usize);
 }
 
 struct Slice<'s, T, C> {
-    rows: &'s mut [T],
+    items: &'s mut [T],
     compare: C,
 }
 
-impl<T, C: Fn(&T, &T) -> Ordering> Rows for Slice<'_, T, C> {
+impl<T, C: Fn(&T, &T) -> Ordering> Sortable for Slice<'_, T, C> {
     fn before(&self, a: usize, b: usize) -> bool {
-        match (self.rows.get(a), self.rows.get(b)) {
+        match (self.items.get(a), self.items.get(b)) {
             (Some(a), Some(b)) => (self.compare)(a, b) == Ordering::Less,
             _ => false,
         }
@@ -27,43 +27,43 @@ impl<T, C: Fn(&T, &T) -> Ordering> Rows for Slice<'_, T, C> {
 
     fn swap(&mut self, a: usize, b: usize) {
         // In bounds, because `heap_sort` stays below the length.
-        if a.max(b) < self.rows.len() {
-            self.rows.swap(a, b);
+        if a.max(b) < self.items.len() {
+            self.items.swap(a, b);
         }
     }
 }
 
 /// Sorts a slice; equal elements end in any order.
-pub(crate) fn sort<T>(rows: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
-    let len = rows.len();
-    heap_sort(&mut Slice { rows, compare }, len);
+pub(crate) fn sort<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
+    let len = items.len();
+    heap_sort(&mut Slice { items, compare }, len);
 }
 
-fn heap_sort(rows: &mut dyn Rows, len: usize) {
+fn heap_sort(items: &mut dyn Sortable, len: usize) {
     // A sorted slice costs one pass.
-    if (1..len).all(|i| !rows.before(i, i - 1)) {
+    if (1..len).all(|i| !items.before(i, i - 1)) {
         return;
     }
     for start in (0..len / 2).rev() {
-        sink(rows, start, len);
+        sink(items, start, len);
     }
     for end in (1..len).rev() {
-        rows.swap(0, end);
-        sink(rows, 0, end);
+        items.swap(0, end);
+        sink(items, 0, end);
     }
 }
 
 /// Restores the heap below `at`: no parent is before its children.
-fn sink(rows: &mut dyn Rows, mut at: usize, end: usize) {
+fn sink(items: &mut dyn Sortable, mut at: usize, end: usize) {
     loop {
         let mut child = 2 * at + 1;
-        if child + 1 < end && rows.before(child, child + 1) {
+        if child + 1 < end && items.before(child, child + 1) {
             child += 1;
         }
-        if child >= end || !rows.before(at, child) {
+        if child >= end || !items.before(at, child) {
             return;
         }
-        rows.swap(at, child);
+        items.swap(at, child);
         at = child;
     }
 }

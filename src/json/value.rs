@@ -15,6 +15,19 @@ use super::parse::{DECODED, FALSE, NULL, NUMBER, Node, OBJECT, STRING, TRUE};
 use super::{Doc, Kind};
 
 /// Id of a value within its document, for use where a borrow is not possible.
+///
+/// ```
+/// use tinymcp::json::{Doc, NodeId};
+///
+/// /// A document and one of its values, without a lifetime.
+/// struct Config { doc: Doc, servers: NodeId }
+///
+/// let doc = Doc::parse(r#"{"servers": ["a", "b"]}"#)?;
+/// let servers = doc.root().get("servers").expect("the member exists").id();
+/// let config = Config { doc, servers };
+/// assert_eq!(config.doc.at(config.servers).len(), 2);
+/// # Ok::<(), tinymcp::json::ParseError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(u32);
 
@@ -33,6 +46,20 @@ impl NodeId {
 }
 
 /// A cursor on one value of a document.
+///
+/// ```
+/// use tinymcp::json::{Doc, Kind};
+///
+/// let doc = Doc::parse(r#"{"pins": [4, 17], "name": "board", "note": null}"#)?;
+/// let root = doc.root();
+/// let pins = root.get("pins").expect("the member exists");
+/// let pins: Vec<u64> = pins.items().filter_map(|pin| pin.as_u64()).collect();
+/// assert_eq!(pins, [4, 17]);
+/// let kinds: Vec<Kind> = root.members().map(|(_, value)| value.kind()).collect();
+/// assert_eq!(kinds, [Kind::Array, Kind::String, Kind::Null]);
+/// assert_eq!(root.pointer("/pins/1").map(|pin| pin.raw()), Some("17"));
+/// # Ok::<(), tinymcp::json::ParseError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Value<'d> {
     doc: &'d Doc,
@@ -123,8 +150,7 @@ impl<'d> Value<'d> {
 
     /// The number, correctly rounded. `None` for other values, and beyond the range of `f64`.
     pub fn as_f64(self) -> Option<f64> {
-        let number: f64 = self.as_number()?.parse().ok()?;
-        number.is_finite().then_some(number)
+        super::float::read(self.as_number()?)
     }
 
     /// The number as written.
@@ -145,7 +171,8 @@ impl<'d> Value<'d> {
         self.len() == 0
     }
 
-    /// The member with this name, which is compared decoded; the last one if several have it.
+    /// Returns the member with this name, the last one if several have it. Names are compared with
+    /// their escapes decoded.
     pub fn get(self, name: &str) -> Option<Value<'d>> {
         self.find(|arena, start, len| {
             // Most names differ in length.
@@ -287,12 +314,12 @@ impl fmt::Display for Value<'_> {
 impl fmt::Debug for Value<'_> {
     /// The text; truncated if long.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST: usize = 200;
+        const MAX_BYTES: usize = 200;
         let raw = self.raw();
-        if raw.len() <= MOST {
+        if raw.len() <= MAX_BYTES {
             return f.write_str(raw);
         }
-        let mut end = MOST;
+        let mut end = MAX_BYTES;
         while !raw.is_char_boundary(end) {
             end -= 1;
         }
@@ -300,7 +327,7 @@ impl fmt::Debug for Value<'_> {
     }
 }
 
-/// The elements of an array, from [`Value::items`].
+/// The elements of an array, from [`Value::items`]. See [`Value`].
 #[derive(Clone)]
 pub struct Items<'d> {
     doc: &'d Doc,
@@ -327,6 +354,8 @@ impl<'d> Iterator for Items<'d> {
 impl ExactSizeIterator for Items<'_> {}
 
 /// The members of an object with their names as values, from [`Value::member_values`].
+///
+/// See [`Value`]; [`Value::members`] returns the names as text.
 #[derive(Clone)]
 pub struct MemberValues<'d> {
     doc: &'d Doc,
@@ -370,7 +399,7 @@ impl<'d> Iterator for Named<'d> {
     }
 }
 
-/// The members of an object, from [`Value::members`].
+/// The members of an object, from [`Value::members`]. See [`Value`].
 #[derive(Clone)]
 pub struct Members<'d>(MemberValues<'d>);
 

@@ -115,17 +115,17 @@ impl Writer {
         self
     }
 
-    /// `true` or `false`.
+    /// Writes `true` or `false`.
     pub fn bool(&mut self, b: bool) -> &mut Self {
         self.solid(if b { "true" } else { "false" })
     }
 
-    /// `null`.
+    /// Writes `null`.
     pub fn null(&mut self) -> &mut Self {
         self.solid("null")
     }
 
-    /// A signed integer.
+    /// Writes a signed integer.
     pub fn i64(&mut self, n: i64) -> &mut Self {
         self.item();
         if n < 0 {
@@ -135,7 +135,7 @@ impl Writer {
         self
     }
 
-    /// An unsigned integer.
+    /// Writes an unsigned integer.
     pub fn u64(&mut self, n: u64) -> &mut Self {
         self.item();
         decimal(&mut self.buf, n);
@@ -218,7 +218,7 @@ impl Writer {
                 from += at + 1;
             }
         }
-        debug_assert!(!line.contains(&b'\n'), "what is called solid has a line end");
+        debug_assert!(!line.contains(&b'\n'), "text that was written as solid has a line end");
         self.buf.push(b'\n');
         self.line = self.buf.len();
         self.comma = false;

@@ -11,6 +11,17 @@ use std::fmt;
 use crate::json::{Doc, Json, Kind, ParseError, ParseLimits, Value};
 
 /// A catalog of tools as JSON.
+///
+/// ```
+/// use tinymcp::lint::{self, Snapshot};
+///
+/// // The result of `tools/list`, a response with one, or the list alone.
+/// let catalog = Snapshot::parse(r#"[{"name": "erase", "inputSchema": {"type": "object"}}]"#)?;
+/// for finding in lint::check(&catalog).findings {
+///     println!("{finding}");
+/// }
+/// # Ok::<(), lint::SnapshotError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     doc: Doc,
@@ -18,7 +29,7 @@ pub struct Snapshot {
     path: &'static str,
 }
 
-/// Error of [`Snapshot::parse`].
+/// Error of [`Snapshot::parse`]. See [`Snapshot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SnapshotError {
@@ -111,6 +122,17 @@ fn find(root: Value<'_>) -> Result<&'static str, SnapshotError> {
 }
 
 /// A catalog that can be checked.
+///
+/// [`check`](super::check) and [`check_with`](super::check_with) accept it: a [`Snapshot`], one
+/// [`Tool`](crate::Tool), or several, such as those of `Client::tools`.
+///
+/// ```
+/// use tinymcp::{Tool, json, lint};
+///
+/// let schema = json!({"type": "object", "additionalProperties": false});
+/// let tools = [Tool::new("erase").description("Erases all pins").input_schema(schema)];
+/// assert_eq!(lint::check(&tools).criticals, 0);
+/// ```
 pub trait Tools {
     /// The catalog as JSON.
     fn snapshot(&self) -> Cow<'_, Snapshot>;

@@ -7,7 +7,8 @@
 //! # Invariants
 //! - In doubt a subschema is marked as shared. The fix never changes a shared subschema.
 //! - Marks are only ever added, so each subschema is queued at most once for each mark.
-//! - A group holds at most [`GROUP`] subschemas, so the cost is bounded by the size of the schema.
+//! - A group holds at most [`MAX_GROUP`] subschemas, so the cost is bounded by the size of the
+//!   schema.
 
 use std::collections::HashSet;
 
@@ -15,7 +16,7 @@ use super::tree::{ROOT, Role, SchemaTree, Target, is_object};
 use crate::json::{Kind, Value};
 
 /// Largest number of subschemas in a [`Group`].
-const GROUP: usize = 250;
+const MAX_GROUP: usize = 250;
 
 /// Relation of a subschema to the schemas within it that apply to the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub(super) enum Layout {
     Wrapper,
     /// Only alternatives, each of which is a complete schema.
     Union,
-    /// Has keywords of its own, and other schemas apply as well.
+    /// Has its own keywords, and other schemas apply as well.
     Composed,
 }
 
@@ -76,7 +77,7 @@ impl Marks {
         };
         let mut work: Vec<usize> = (0..count).rev().collect();
         while let Some(at) = work.pop() {
-            marks.spread(tree, at, &mut work);
+            marks.propagate(tree, at, &mut work);
         }
         marks
     }
@@ -89,7 +90,7 @@ impl Marks {
     }
 
     /// Marks the children and the target of one subschema.
-    fn spread(&mut self, tree: &SchemaTree<'_>, at: usize, work: &mut Vec<usize>) {
+    fn propagate(&mut self, tree: &SchemaTree<'_>, at: usize, work: &mut Vec<usize>) {
         let (shared, conditional) = (self.shared[at], self.conditional[at]);
         let composed = self.forms[at] == Layout::Composed;
         if let Target::Node(target) = tree.target(at) {
@@ -224,7 +225,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Returns `None` if the group is larger than [`GROUP`].
+    /// Returns `None` if the group is larger than [`MAX_GROUP`].
     pub(super) fn of(tree: &SchemaTree<'_>, at: usize) -> Option<Group> {
         let mut nodes = vec![at];
         let mut seen = HashSet::from([at]);
@@ -243,7 +244,7 @@ impl Group {
                     nodes.push(child);
                 }
             }
-            if nodes.len() > GROUP {
+            if nodes.len() > MAX_GROUP {
                 return None;
             }
             next += 1;

@@ -7,20 +7,20 @@
 //!
 //! # Invariants
 //! - A schema that shares its value with another schema never changes; see `composition.rs`.
-//! - A valid value that has each declared member and no other stays valid. Alternatives with
-//!   members of their own are each closed against the members of the others.
+//! - A valid value that has each declared member and no other stays valid. An alternative that
+//!   declares members is closed against the members that the other alternatives declare.
 //! - A second run changes nothing.
 
 use std::collections::HashSet;
 
 use super::composition::{Group, Layout, is_annotation, is_closed};
 use super::tree::{Role, SchemaTree, Target, is_object};
-use super::{Look, validity_rules};
+use super::{SchemaAnalysis, validity_rules};
 use crate::json::{Kind, Value};
 
-/// Treatment of optional members by the autofix.
+/// Treatment of optional members by the autofix. See [`Fixed`](super::Fixed).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Optional {
+pub enum OptionalProperties {
     /// Declared members become required.
     #[default]
     Require,
@@ -30,14 +30,14 @@ pub enum Optional {
 
 /// Keyword that closes an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Close {
+enum ClosingKeyword {
     Additional,
     Unevaluated,
 }
 
 /// The changes to one schema.
 pub(super) struct Plan {
-    close: Vec<Option<Close>>,
+    close: Vec<Option<ClosingKeyword>>,
     /// Members that become required.
     require: Vec<bool>,
     /// Subschemas left as they are, with the reason.
@@ -45,41 +45,44 @@ pub(super) struct Plan {
 }
 
 /// Number of references followed to find out whether a member accepts a value.
-const HOPS: usize = 16;
+const MAX_REFERENCES: usize = 16;
 
 impl Plan {
-    pub(super) fn new(look: &Look<'_>, optional: Optional) -> Plan {
-        let count = look.tree.nodes.len();
+    pub(super) fn new(analysis: &SchemaAnalysis<'_>, optional: OptionalProperties) -> Plan {
+        let count = analysis.tree.nodes.len();
         let mut plan = Plan { close: vec![None; count], require: vec![false; count], left: Vec::new() };
         for at in 0..count {
-            let schema = look.tree.node(at).value;
-            if look.marks.conditional[at] || schema.kind() != Kind::Object {
+            let schema = analysis.tree.node(at).value;
+            if analysis.marks.conditional[at] || schema.kind() != Kind::Object {
                 continue;
             }
-            if look.marks.shared[at] {
-                let role = look.tree.node(at).role;
+            if analysis.marks.shared[at] {
+                let role = analysis.tree.node(at).role;
                 let applied = matches!(role, Role::Member | Role::Item | Role::Extra);
                 if applied && schema.get("properties").is_some() && !is_closed(schema) {
-                    plan.leave(at, "left open: other schemas apply to the same value");
+                    plan.skip(at, "left open: other schemas apply to the same value");
                 }
                 continue;
             }
-            match closable(look, at) {
+            match closable(analysis, at) {
                 Ok(close) => plan.close[at] = close,
-                Err(reason) => plan.leave(at, reason),
+                Err(reason) => plan.skip(at, reason),
             }
-            if optional == Optional::Require && look.marks.forms[at] == Layout::Plain && is_object(schema) {
+            if optional == OptionalProperties::Require
+                && analysis.marks.forms[at] == Layout::Plain
+                && is_object(schema)
+            {
                 match requirable(schema) {
-                    Ok(true) => plan.require_members(look, at),
+                    Ok(true) => plan.require_members(analysis, at),
                     Ok(false) => {}
-                    Err(reason) => plan.leave(at, reason),
+                    Err(reason) => plan.skip(at, reason),
                 }
             }
         }
         plan
     }
 
-    fn leave(&mut self, at: usize, reason: impl Into<String>) {
+    fn skip(&mut self, at: usize, reason: impl Into<String>) {
         self.left.push((at, reason.into()));
     }
 
@@ -94,26 +97,26 @@ impl Plan {
     }
 
     /// Requires the optional members of an object that certainly accept a value.
-    fn require_members(&mut self, look: &Look<'_>, at: usize) {
-        let required = look.tree.node(at).value.get("required").map(Value::items);
+    fn require_members(&mut self, analysis: &SchemaAnalysis<'_>, at: usize) {
+        let required = analysis.tree.node(at).value.get("required").map(Value::items);
         let given: HashSet<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
-        for child in look.tree.children(at) {
-            let node = look.tree.node(child);
+        for child in analysis.tree.children(at) {
+            let node = analysis.tree.node(child);
             let Some(name) = node.name().filter(|_| node.role == Role::Member) else { continue };
             if given.contains(name) {
                 continue;
             }
-            if look.cycles()[child] == look.cycles()[at] {
-                self.leave(at, format!("{name:?} left optional: its schema is recursive"));
-            } else if !accepts_something(look, child) {
-                self.leave(at, format!("{name:?} left optional: it is not certain that a value exists"));
+            if analysis.cycles()[child] == analysis.cycles()[at] {
+                self.skip(at, format!("{name:?} left optional: its schema is recursive"));
+            } else if !accepts_something(analysis, child) {
+                self.skip(at, format!("{name:?} left optional: it is not certain that a value exists"));
             } else {
                 self.require[child] = true;
             }
         }
     }
 
-    /// The changes to the text of the document that contains the schema.
+    /// Returns the changes to the text of the document that contains the schema.
     pub(super) fn edits(&self, tree: &SchemaTree<'_>, edits: &mut Vec<Edit>) {
         for at in 0..tree.nodes.len() {
             let schema = tree.node(at).value;
@@ -128,18 +131,20 @@ impl Plan {
             let additional = member(schema, "additionalProperties");
             match self.close[at] {
                 None => {}
-                Some(Close::Additional) => match additional {
+                Some(ClosingKeyword::Additional) => match additional {
                     Some((_, old)) => edits.push(Edit::replace(old, "false")),
                     None => added.push(Added::False("additionalProperties")),
                 },
-                Some(Close::Unevaluated) => match (member(schema, "unevaluatedProperties"), additional) {
-                    (Some((_, old)), _) => edits.push(Edit::replace(old, "false")),
-                    (None, Some((name, old))) => {
-                        edits.push(Edit::replace(name, "\"unevaluatedProperties\""));
-                        edits.push(Edit::replace(old, "false"));
+                Some(ClosingKeyword::Unevaluated) => {
+                    match (member(schema, "unevaluatedProperties"), additional) {
+                        (Some((_, old)), _) => edits.push(Edit::replace(old, "false")),
+                        (None, Some((name, old))) => {
+                            edits.push(Edit::replace(name, "\"unevaluatedProperties\""));
+                            edits.push(Edit::replace(old, "false"));
+                        }
+                        (None, None) => added.push(Added::False("unevaluatedProperties")),
                     }
-                    (None, None) => added.push(Added::False("unevaluatedProperties")),
-                },
+                }
             }
             if !added.is_empty() {
                 edits.push(insert(schema, &added));
@@ -147,7 +152,7 @@ impl Plan {
         }
     }
 
-    /// The names to add to the `required` of an object, with the spelling of the text.
+    /// Returns the names to add to the `required` of an object, with the spelling of the text.
     fn required_names<'d>(&self, tree: &SchemaTree<'d>, at: usize) -> Vec<&'d str> {
         if !self.requires(tree, at) {
             return Vec::new();
@@ -163,22 +168,22 @@ impl Plan {
     }
 }
 
-/// The keyword with which the fix closes an object, or the reason not to close it.
-fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
-    let schema = look.tree.node(at).value;
-    let close = match look.marks.forms[at] {
-        Layout::Plain => Close::Additional,
-        Layout::Composed => Close::Unevaluated,
+/// Returns the keyword with which the fix closes an object, or the reason not to close it.
+fn closable(analysis: &SchemaAnalysis<'_>, at: usize) -> Result<Option<ClosingKeyword>, String> {
+    let schema = analysis.tree.node(at).value;
+    let close = match analysis.marks.forms[at] {
+        Layout::Plain => ClosingKeyword::Additional,
+        Layout::Composed => ClosingKeyword::Unevaluated,
         Layout::Wrapper | Layout::Union => return Ok(None),
     };
     if !is_object(schema) || !open(schema)? {
         return Ok(None);
     }
-    if close == Close::Unevaluated {
-        if look.tree.old {
+    if close == ClosingKeyword::Unevaluated {
+        if analysis.tree.old {
             return Err("left open: draft-07 has no unevaluatedProperties for use beside combinators".into());
         }
-        if !only_requires_beside(look, at) {
+        if !only_requires_beside(analysis, at) {
             return Err("left open: combinators or a reference beside it may declare more members".into());
         }
         if ["additionalProperties", "unevaluatedProperties"].iter().all(|k| schema.get(k).is_some()) {
@@ -195,9 +200,9 @@ fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
     }
     let declared: HashSet<&str> =
         properties.map(Value::members).into_iter().flatten().map(|(n, _)| n).collect();
-    let group = if close == Close::Unevaluated { Group::of(&look.tree, at) } else { None };
+    let group = if close == ClosingKeyword::Unevaluated { Group::of(&analysis.tree, at) } else { None };
     let nodes = group.map_or(vec![at], |group| group.nodes);
-    let mut names = nodes.iter().flat_map(|node| demanded(look.tree.node(*node).value));
+    let mut names = nodes.iter().flat_map(|node| required_anywhere(analysis.tree.node(*node).value));
     if let Some(missing) = names.find(|n| !declared.contains(n)) {
         return Err(format!("left open: {missing:?} can be required but is not declared"));
     }
@@ -209,18 +214,18 @@ fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
 }
 
 /// Returns `true` if the schemas beside an object only require members of it.
-fn only_requires_beside(look: &Look<'_>, at: usize) -> bool {
-    Group::of(&look.tree, at).is_some_and(|group| {
+fn only_requires_beside(analysis: &SchemaAnalysis<'_>, at: usize) -> bool {
+    Group::of(&analysis.tree, at).is_some_and(|group| {
         group.nodes.iter().skip(1).all(|other| {
-            let keywords = look.tree.node(*other).value.members().map(|(keyword, _)| keyword);
+            let keywords = analysis.tree.node(*other).value.members().map(|(keyword, _)| keyword);
             let mut other_keywords = keywords.filter(|keyword| !is_annotation(keyword));
             other_keywords.all(|k| matches!(k, "required" | "type" | "allOf" | "anyOf" | "oneOf" | "not"))
-        }) && group.nodes.iter().all(|node| look.tree.target(*node) == Target::None)
+        }) && group.nodes.iter().all(|node| analysis.tree.target(*node) == Target::None)
     })
 }
 
-/// Names that a schema itself requires, always or beside another member.
-fn demanded<'d>(schema: Value<'d>) -> Vec<&'d str> {
+/// Returns the names that a schema itself requires, always or beside another member.
+fn required_anywhere<'d>(schema: Value<'d>) -> Vec<&'d str> {
     let mut names = Vec::new();
     if let Some(required) = schema.get("required") {
         names.extend(required.items().filter_map(Value::as_str));
@@ -279,26 +284,26 @@ fn requirable(schema: Value<'_>) -> Result<bool, &'static str> {
 
 /// Returns `true` if a subschema certainly accepts a value. Follows references and the alternatives
 /// of one `anyOf`.
-fn accepts_something(look: &Look<'_>, at: usize) -> bool {
-    let Some(at) = follow(look, at) else { return false };
-    let schema = look.tree.node(at).value;
+fn accepts_something(analysis: &SchemaAnalysis<'_>, at: usize) -> bool {
+    let Some(at) = follow(analysis, at) else { return false };
+    let schema = analysis.tree.node(at).value;
     let mut alternatives =
-        look.tree.children(at).filter(|c| look.tree.node(*c).keyword == "anyOf").peekable();
+        analysis.tree.children(at).filter(|c| analysis.tree.node(*c).keyword == "anyOf").peekable();
     if alternatives.peek().is_none() {
-        return is_satisfiable(look, at);
+        return is_satisfiable(analysis, at);
     }
     schema.members().all(|(k, _)| k == "anyOf" || is_annotation(k))
-        && alternatives.any(|c| follow(look, c).is_some_and(|c| is_satisfiable(look, c)))
+        && alternatives.any(|c| follow(analysis, c).is_some_and(|c| is_satisfiable(analysis, c)))
 }
 
 /// Follows a chain of references without other keywords.
-fn follow(look: &Look<'_>, mut at: usize) -> Option<usize> {
-    for _ in 0..HOPS {
-        match look.tree.target(at) {
+fn follow(analysis: &SchemaAnalysis<'_>, mut at: usize) -> Option<usize> {
+    for _ in 0..MAX_REFERENCES {
+        match analysis.tree.target(at) {
             Target::None => return Some(at),
-            Target::Node(target) if look.marks.forms[at] == Layout::Wrapper => {
+            Target::Node(target) if analysis.marks.forms[at] == Layout::Wrapper => {
                 // A type beside the reference may contradict the target.
-                if !look.tree.old && look.tree.node(at).value.get("type").is_some() {
+                if !analysis.tree.old && analysis.tree.node(at).value.get("type").is_some() {
                     return None;
                 }
                 at = target;
@@ -310,7 +315,7 @@ fn follow(look: &Look<'_>, mut at: usize) -> Option<usize> {
 }
 
 /// Returns `true` if a schema without combinators accepts a value, as far as its keywords show.
-fn is_satisfiable(look: &Look<'_>, at: usize) -> bool {
+fn is_satisfiable(analysis: &SchemaAnalysis<'_>, at: usize) -> bool {
     const UNCERTAIN: &[&str] = &[
         "allOf",
         "anyOf",
@@ -324,12 +329,12 @@ fn is_satisfiable(look: &Look<'_>, at: usize) -> bool {
         "$dynamicRef",
         "$recursiveRef",
     ];
-    let schema = look.tree.node(at).value;
+    let schema = analysis.tree.node(at).value;
     match schema.as_bool() {
         Some(verdict) => verdict,
         None => {
             !UNCERTAIN.iter().any(|k| schema.get(k).is_some())
-                && validity_rules::contradiction(look, at).is_none()
+                && validity_rules::contradiction(analysis, at).is_none()
         }
     }
 }
@@ -367,7 +372,7 @@ fn end(value: Value<'_>) -> usize {
     value.offset() + value.raw().len()
 }
 
-/// The last member of this name, the one that counts, with its name as a value.
+/// Returns the last member of this name, the one that counts, with its name as a value.
 fn member<'d>(object: Value<'d>, name: &str) -> Option<(Value<'d>, Value<'d>)> {
     object.member_values().filter(|(n, _)| n.as_str() == Some(name)).last()
 }

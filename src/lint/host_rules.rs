@@ -8,9 +8,9 @@
 use std::collections::HashSet;
 
 use super::profile::{Names, Profile, References};
-use super::rules::Hits;
+use super::rules::ToolFindings;
 use super::tree::{ROOT, Role, Target, has_type, is_object};
-use super::{Look, Severity, validity_rules};
+use super::{SchemaAnalysis, Severity, validity_rules};
 use crate::json::{Kind, Value};
 
 const SIMPLIFY: &str = "use the simplified copy for this host";
@@ -21,8 +21,8 @@ pub(super) const ROOT_COMBINATORS: &[&str] =
 
 struct Reporter<'a> {
     profile: &'static Profile,
-    hits: &'a mut Hits,
-    look: &'a Look<'a>,
+    findings: &'a mut ToolFindings,
+    analysis: &'a SchemaAnalysis<'a>,
 }
 
 impl Reporter<'_> {
@@ -34,9 +34,9 @@ impl Reporter<'_> {
         at: usize,
         message: String,
     ) {
-        let offset = self.look.tree.node(at).value.offset();
-        let pointer = self.look.pointer(at);
-        self.hits.add(rule, severity, hint, Some(self.profile.id), false, offset, pointer, message);
+        let offset = self.analysis.tree.node(at).value.offset();
+        let pointer = self.analysis.pointer(at);
+        self.findings.add(rule, severity, hint, Some(self.profile.id), false, offset, pointer, message);
     }
 
     fn refuses(&mut self, rule: &'static str, at: usize, message: impl Into<String>) {
@@ -45,9 +45,9 @@ impl Reporter<'_> {
 }
 
 /// Checks a tool as a whole.
-pub(super) fn tool(profile: &'static Profile, tool: Value<'_>, index: usize, hits: &mut Hits) {
+pub(super) fn tool(profile: &'static Profile, tool: Value<'_>, index: usize, findings: &mut ToolFindings) {
     if index >= profile.tools {
-        hits.add(
+        findings.add(
             "HOST-017",
             Severity::Warning,
             "offer fewer tools",
@@ -60,7 +60,7 @@ pub(super) fn tool(profile: &'static Profile, tool: Value<'_>, index: usize, hit
     }
     let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
     if name.len() > profile.tool_name {
-        hits.add(
+        findings.add(
             "HOST-014",
             Severity::Critical,
             "choose a shorter name",
@@ -73,7 +73,7 @@ pub(super) fn tool(profile: &'static Profile, tool: Value<'_>, index: usize, hit
     }
     let length = tool.get("description").and_then(Value::as_str).map_or(0, |d| d.chars().count());
     if length > profile.description {
-        hits.add(
+        findings.add(
             "HOST-012",
             Severity::Warning,
             "put the important facts first",
@@ -87,11 +87,16 @@ pub(super) fn tool(profile: &'static Profile, tool: Value<'_>, index: usize, hit
 }
 
 /// Checks one schema. Only clients read output schemas, so only their dialect is checked.
-pub(super) fn schema(profile: &'static Profile, look: &Look<'_>, tool: Value<'_>, hits: &mut Hits) {
-    let mut reporter = Reporter { profile, hits, look };
-    let root = look.tree.node(ROOT).value;
-    if look.which == "outputSchema" {
-        if profile.modern_output && look.tree.old {
+pub(super) fn schema(
+    profile: &'static Profile,
+    analysis: &SchemaAnalysis<'_>,
+    tool: Value<'_>,
+    findings: &mut ToolFindings,
+) {
+    let mut reporter = Reporter { profile, findings, analysis };
+    let root = analysis.tree.node(ROOT).value;
+    if analysis.which == "outputSchema" {
+        if profile.modern_output && analysis.tree.old {
             reporter.report(
                 "HOST-005",
                 Severity::Critical,
@@ -122,9 +127,9 @@ pub(super) fn schema(profile: &'static Profile, look: &Look<'_>, tool: Value<'_>
         }
     }
     let (mut properties, mut optional) = (0_usize, 0_usize);
-    for at in 0..look.tree.nodes.len() {
+    for at in 0..analysis.tree.nodes.len() {
         node(&mut reporter, at);
-        let value = look.tree.node(at).value;
+        let value = analysis.tree.node(at).value;
         let members = value.get("properties").map_or(0, Value::len);
         properties += members;
         optional += members.saturating_sub(value.get("required").map_or(0, Value::len));
@@ -134,7 +139,7 @@ pub(super) fn schema(profile: &'static Profile, look: &Look<'_>, tool: Value<'_>
 
 fn budget(reporter: &mut Reporter<'_>, properties: usize, optional: usize) {
     let profile = reporter.profile;
-    let tree = &reporter.look.tree;
+    let tree = &reporter.analysis.tree;
     let mut depths = vec![0_usize; tree.nodes.len()];
     for at in 1..depths.len() {
         let deeper =
@@ -161,7 +166,7 @@ fn budget(reporter: &mut Reporter<'_>, properties: usize, optional: usize) {
 }
 
 fn node(reporter: &mut Reporter<'_>, at: usize) {
-    let (profile, tree) = (reporter.profile, &reporter.look.tree);
+    let (profile, tree) = (reporter.profile, &reporter.analysis.tree);
     let node = *tree.node(at);
     let schema = node.value;
     if schema.kind() == Kind::Bool {
@@ -196,7 +201,7 @@ fn node(reporter: &mut Reporter<'_>, at: usize) {
         reporter.refuses("HOST-010", at, "the enum has values that are not strings");
     }
     if profile.closed
-        && !reporter.look.marks.conditional[at]
+        && !reporter.analysis.marks.conditional[at]
         && is_object(schema)
         && schema.get("additionalProperties").and_then(Value::as_bool) != Some(false)
     {
@@ -207,7 +212,7 @@ fn node(reporter: &mut Reporter<'_>, at: usize) {
 
 fn property_name(reporter: &mut Reporter<'_>, at: usize) {
     let profile = reporter.profile;
-    let node = *reporter.look.tree.node(at);
+    let node = *reporter.analysis.tree.node(at);
     if let (Some(names), Role::Member, Some(name)) = (profile.names, node.role, node.name()) {
         if !names.allow(name) {
             let charset = match names {
@@ -247,7 +252,7 @@ fn members(reporter: &mut Reporter<'_>, at: usize, schema: Value<'_>) {
 }
 
 fn reference(reporter: &mut Reporter<'_>, at: usize, schema: Value<'_>) {
-    if reporter.look.tree.target(at) == Target::None {
+    if reporter.analysis.tree.target(at) == Target::None {
         return;
     }
     match reporter.profile.references {
@@ -256,7 +261,7 @@ fn reference(reporter: &mut Reporter<'_>, at: usize, schema: Value<'_>) {
         References::Alone => reporter.refuses("HOST-009", at, "$ref has other keywords beside it"),
         References::Inline => reporter.refuses("HOST-009", at, "references are not supported"),
         References::Finite => {
-            if leads_back(reporter.look, at) {
+            if is_recursive(reporter.analysis, at) {
                 let message = "the reference is recursive".to_owned();
                 reporter.report("HOST-009", Severity::Critical, SIMPLIFY, at, message);
             }
@@ -265,7 +270,7 @@ fn reference(reporter: &mut Reporter<'_>, at: usize, schema: Value<'_>) {
 }
 
 /// Returns `true` if the reference of a node leads back to the node.
-pub(super) fn leads_back(look: &Look<'_>, at: usize) -> bool {
-    let Target::Node(target) = look.tree.target(at) else { return false };
-    look.cycles()[at] == look.cycles()[target]
+pub(super) fn is_recursive(analysis: &SchemaAnalysis<'_>, at: usize) -> bool {
+    let Target::Node(target) = analysis.tree.target(at) else { return false };
+    analysis.cycles()[at] == analysis.cycles()[target]
 }

@@ -42,7 +42,7 @@ use std::fmt;
 use crate::json::{Value, Writer};
 
 pub use catalog::{Snapshot, SnapshotError, Tools};
-pub use fix::Optional;
+pub use fix::OptionalProperties;
 pub use profile::{PROFILES, Profile};
 pub use rules::{RULES, Rule, RuleSet};
 pub use simplify::{Simplified, SimplifyError, simplify, simplify_schema};
@@ -51,12 +51,12 @@ use composition::Marks;
 use fix::Plan;
 use tree::SchemaTree;
 
-/// Severity of a finding.
+/// Severity of a finding. It is a field of [`Finding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The fix or the simplification left or dropped something. Not counted.
     Note,
-    /// The schema accepts more than it should, or tells the model less than it should.
+    /// The schema accepts too much, or gives the model too little information.
     Warning,
     /// The schema accepts anything, or breaks the tool.
     Critical,
@@ -74,6 +74,18 @@ impl Severity {
 }
 
 /// A finding of one rule at one place.
+///
+/// ```
+/// use tinymcp::lint::{self, Severity, Snapshot};
+///
+/// let catalog = Snapshot::parse(r#"[{"name": "erase", "inputSchema": {"type": "object"}}]"#)?;
+/// let report = lint::check(&catalog);
+/// let serious = report.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
+/// for finding in serious {
+///     println!("{} {}{}: {}", finding.rule, finding.tool, finding.pointer, finding.hint);
+/// }
+/// # Ok::<(), lint::SnapshotError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -121,7 +133,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Result of a lint run.
+/// Result of a lint run. [`check`] returns it; see [`Finding`] and [`Options`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
@@ -144,21 +156,31 @@ impl Report {
 }
 
 /// Selection of rules.
+///
+/// ```
+/// use tinymcp::lint::{self, Options, Profile, Snapshot};
+///
+/// let catalog = Snapshot::parse(r#"[{"name": "erase", "inputSchema": {"type": "object"}}]"#)?;
+/// let host = Profile::find("gemini").expect("a known host");
+/// let options = Options::new().rules("recommended,SCH-003").expect("known rules").profile(host);
+/// println!("{} warnings", lint::check_with(&catalog, &options).warnings);
+/// # Ok::<(), lint::SnapshotError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
-pub struct Choice {
+pub struct Options {
     rules: Option<Vec<&'static str>>,
     profile: Option<&'static Profile>,
 }
 
-impl Choice {
+impl Options {
     /// The default rules.
-    pub fn new() -> Choice {
-        Choice::default()
+    pub fn new() -> Options {
+        Options::default()
     }
 
     /// Adds the rules for a host.
     #[must_use]
-    pub fn profile(mut self, profile: &'static Profile) -> Choice {
+    pub fn profile(mut self, profile: &'static Profile) -> Options {
         self.profile = Some(profile);
         self
     }
@@ -168,7 +190,7 @@ impl Choice {
     ///
     /// # Errors
     /// The first unknown id.
-    pub fn rules(mut self, list: &str) -> Result<Choice, String> {
+    pub fn rules(mut self, list: &str) -> Result<Options, String> {
         let ids = |test: fn(RuleSet) -> bool| RULES.iter().filter(move |r| test(r.set)).map(|r| r.id);
         let mut chosen: Vec<&'static str> = Vec::new();
         for id in list.split(',').map(str::trim) {
@@ -194,62 +216,75 @@ impl Choice {
 
 /// Checks tools with the default rules.
 pub fn check<T: Tools + ?Sized>(tools: &T) -> Report {
-    check_with(tools, &Choice::new())
+    check_with(tools, &Options::new())
 }
 
 /// Checks tools with selected rules.
-pub fn check_with<T: Tools + ?Sized>(tools: &T, choice: &Choice) -> Report {
+pub fn check_with<T: Tools + ?Sized>(tools: &T, options: &Options) -> Report {
     let snapshot = tools.snapshot();
     let mut findings = Vec::new();
     let all: Vec<Value<'_>> = snapshot.tools().collect();
     for (index, tool) in all.iter().enumerate() {
         let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
-        let mut hits = rules::Hits::new(name);
-        rules::tool(choice, &all, index, &mut hits);
-        if let Some(profile) = choice.profile {
-            host_rules::tool(profile, *tool, index, &mut hits);
+        let mut found = rules::ToolFindings::new(name);
+        rules::tool(options, &all, index, &mut found);
+        if let Some(profile) = options.profile {
+            host_rules::tool(profile, *tool, index, &mut found);
         }
         for which in ["inputSchema", "outputSchema"] {
             let Some(schema) = tool.get(which) else { continue };
-            let look = Look::new(schema, which);
-            rules::schema(choice, &look, &mut hits);
-            if let Some(profile) = choice.profile {
-                host_rules::schema(profile, &look, *tool, &mut hits);
+            let analysis = SchemaAnalysis::new(schema, which);
+            rules::schema(options, &analysis, &mut found);
+            if let Some(profile) = options.profile {
+                host_rules::schema(profile, &analysis, *tool, &mut found);
             }
         }
-        findings.append(&mut hits.into_findings());
+        findings.append(&mut found.into_findings());
     }
     Report::of(findings, all.len())
 }
 
 /// Result of the autofix.
+///
+/// ```
+/// use tinymcp::lint::{self, OptionalProperties, Snapshot};
+///
+/// let catalog = Snapshot::parse(
+///     r#"[{"name": "echo", "inputSchema": {
+///         "type": "object", "properties": {"text": {"type": "string"}}
+///     }}]"#,
+/// )?;
+/// let fixed = lint::fix(&catalog, OptionalProperties::Require);
+/// assert!(fixed.text.contains(r#""additionalProperties": false"#));
+/// # Ok::<(), lint::SnapshotError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Tightened {
+pub struct Fixed {
     /// The text of the catalog with the changes.
     pub text: String,
     /// Number of changes.
     pub changes: usize,
     /// Notes about objects left as they are, with the reason.
-    pub left: Vec<Finding>,
+    pub unfixed: Vec<Finding>,
 }
 
 /// Closes objects and requires their declared members, in every schema of a catalog.
-pub fn tighten(snapshot: &Snapshot, optional: Optional) -> Tightened {
+pub fn fix(snapshot: &Snapshot, optional: OptionalProperties) -> Fixed {
     let mut edits = Vec::new();
-    let mut left = Vec::new();
+    let mut unfixed = Vec::new();
     for tool in snapshot.tools() {
         for which in ["inputSchema", "outputSchema"] {
             let Some(schema) = tool.get(which) else { continue };
-            let look = Look::new(schema, which);
-            let plan = Plan::new(&look, optional);
-            plan.edits(&look.tree, &mut edits);
+            let analysis = SchemaAnalysis::new(schema, which);
+            let plan = Plan::new(&analysis, optional);
+            plan.edits(&analysis.tree, &mut edits);
             for (at, reason) in plan.left {
-                left.push(Finding {
+                unfixed.push(Finding {
                     rule: "FIX-001",
                     severity: Severity::Note,
                     tool: tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(),
-                    pointer: look.pointer(at),
+                    pointer: analysis.pointer(at),
                     message: reason,
                     hint: "",
                     fixable: false,
@@ -259,11 +294,11 @@ pub fn tighten(snapshot: &Snapshot, optional: Optional) -> Tightened {
         }
     }
     let changes = edits.len();
-    Tightened { text: fix::apply(snapshot.text(), edits), changes, left }
+    Fixed { text: fix::apply(snapshot.text(), edits), changes, unfixed }
 }
 
 /// A schema with its analysis.
-struct Look<'d> {
+struct SchemaAnalysis<'d> {
     /// `inputSchema` or `outputSchema`.
     which: &'static str,
     tree: SchemaTree<'d>,
@@ -272,16 +307,16 @@ struct Look<'d> {
     cycles: OnceCell<Vec<usize>>,
 }
 
-impl<'d> Look<'d> {
-    fn new(schema: Value<'d>, which: &'static str) -> Look<'d> {
+impl<'d> SchemaAnalysis<'d> {
+    fn new(schema: Value<'d>, which: &'static str) -> SchemaAnalysis<'d> {
         let tree = SchemaTree::new(schema);
         let marks = Marks::new(&tree);
-        Look { which, tree, marks, plan: OnceCell::new(), cycles: OnceCell::new() }
+        SchemaAnalysis { which, tree, marks, plan: OnceCell::new(), cycles: OnceCell::new() }
     }
 
     /// The changes that the autofix would make.
     fn plan(&self) -> &Plan {
-        self.plan.get_or_init(|| Plan::new(self, Optional::Require))
+        self.plan.get_or_init(|| Plan::new(self, OptionalProperties::Require))
     }
 
     /// A number for each subschema; recursive ones share a number with those they lead back to.

@@ -19,6 +19,15 @@ pub(super) enum References {
 }
 
 /// A host, or one mode of a host.
+///
+/// ```
+/// use tinymcp::lint::{PROFILES, Profile};
+///
+/// for host in PROFILES {
+///     println!("{}: {}", host.id, host.summary);
+/// }
+/// assert!(Profile::find("vscode").is_some());
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Profile {

@@ -14,10 +14,10 @@ use std::collections::HashSet;
 
 use super::composition::{Group, Layout, is_closed_from_above};
 use super::tree::{ROOT, Role, Target, has_type, is_object};
-use super::{Choice, Finding, Look, Severity, validity_rules};
+use super::{Finding, Options, SchemaAnalysis, Severity, validity_rules};
 use crate::json::{Kind, Value};
 
-/// The smallest set of rules that contains a rule.
+/// The smallest set of rules that contains a rule. It is a field of [`Rule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleSet {
     /// Mistakes that can be corrected without a decision about limits. A gate for servers of all
@@ -30,6 +30,14 @@ pub enum RuleSet {
 }
 
 /// One rule.
+///
+/// ```
+/// use tinymcp::lint::{RULES, RuleSet};
+///
+/// for rule in RULES.iter().filter(|rule| rule.set == RuleSet::Recommended) {
+///     println!("{}: {}", rule.id, rule.summary);
+/// }
+/// ```
 #[non_exhaustive]
 pub struct Rule {
     /// The id, such as `SCH-001`.
@@ -61,9 +69,9 @@ pub(super) enum Scope {
 
 pub(super) enum Check {
     /// Checks one subschema.
-    Node(Scope, fn(&Look<'_>, usize) -> Option<String>),
+    Node(Scope, fn(&SchemaAnalysis<'_>, usize) -> Option<String>),
     /// Checks a schema.
-    Schema(fn(&Look<'_>, &mut Found)),
+    Schema(fn(&SchemaAnalysis<'_>, &mut Found)),
     /// Checks a tool, given its catalog and its index there.
     Tool(fn(&[Value<'_>], usize, &mut Found)),
 }
@@ -159,14 +167,14 @@ pub const RULES: &[Rule] = rules! {
 };
 
 /// The findings of one tool.
-pub(super) struct Hits {
+pub(super) struct ToolFindings {
     tool: String,
     findings: Vec<(usize, Finding)>,
 }
 
-impl Hits {
-    pub(super) fn new(tool: &str) -> Hits {
-        Hits { tool: tool.to_owned(), findings: Vec::new() }
+impl ToolFindings {
+    pub(super) fn new(tool: &str) -> ToolFindings {
+        ToolFindings { tool: tool.to_owned(), findings: Vec::new() }
     }
 
     /// Adds a finding; `offset` is its position in the text.
@@ -194,53 +202,53 @@ impl Hits {
 }
 
 /// Runs the chosen rules on a tool.
-pub(super) fn tool(choice: &Choice, all: &[Value<'_>], index: usize, hits: &mut Hits) {
+pub(super) fn tool(options: &Options, all: &[Value<'_>], index: usize, findings: &mut ToolFindings) {
     let Some(tool) = all.get(index) else { return };
-    for rule in RULES.iter().filter(|r| choice.runs(r)) {
+    for rule in RULES.iter().filter(|r| options.runs(r)) {
         let Check::Tool(check) = rule.check else { continue };
         let mut found = Vec::new();
         check(all, index, &mut found);
         for (pointer, message) in found {
-            hits.add(rule.id, rule.severity, rule.hint, None, false, tool.offset(), pointer, message);
+            findings.add(rule.id, rule.severity, rule.hint, None, false, tool.offset(), pointer, message);
         }
     }
 }
 
 /// Runs the chosen rules on a schema.
-pub(super) fn schema(choice: &Choice, look: &Look<'_>, hits: &mut Hits) {
-    for rule in RULES.iter().filter(|r| choice.runs(r)) {
+pub(super) fn schema(options: &Options, analysis: &SchemaAnalysis<'_>, findings: &mut ToolFindings) {
+    for rule in RULES.iter().filter(|r| options.runs(r)) {
         match rule.check {
             Check::Tool(_) => {}
             Check::Schema(check) => {
                 // The profile of a host that refuses old drafts reports them itself, as HOST-005.
-                if rule.id == "SCH-027" && choice.profile.is_some_and(|p| p.modern_output) {
+                if rule.id == "SCH-027" && options.profile.is_some_and(|p| p.modern_output) {
                     continue;
                 }
                 let mut found = Vec::new();
-                check(look, &mut found);
-                let offset = look.tree.node(ROOT).value.offset();
+                check(analysis, &mut found);
+                let offset = analysis.tree.node(ROOT).value.offset();
                 for (pointer, message) in found {
-                    let pointer = format!("/{}{pointer}", look.which);
-                    hits.add(rule.id, rule.severity, rule.hint, None, false, offset, pointer, message);
+                    let pointer = format!("/{}{pointer}", analysis.which);
+                    findings.add(rule.id, rule.severity, rule.hint, None, false, offset, pointer, message);
                 }
             }
             Check::Node(scope, check) => {
-                if scope == Scope::Inputs && look.which != "inputSchema" {
+                if scope == Scope::Inputs && analysis.which != "inputSchema" {
                     continue;
                 }
-                for at in 0..look.tree.nodes.len() {
-                    if scope != Scope::Everywhere && !look.marks.reachable[at] {
+                for at in 0..analysis.tree.nodes.len() {
+                    if scope != Scope::Everywhere && !analysis.marks.reachable[at] {
                         continue;
                     }
-                    let Some(message) = check(look, at) else { continue };
+                    let Some(message) = check(analysis, at) else { continue };
                     let fixable = match rule.id {
-                        "SCH-001" => look.plan().requires(&look.tree, at),
-                        "SCH-002" => look.plan().closes(at),
+                        "SCH-001" => analysis.plan().requires(&analysis.tree, at),
+                        "SCH-002" => analysis.plan().closes(at),
                         _ => false,
                     };
-                    let offset = look.tree.node(at).value.offset();
-                    let pointer = look.pointer(at);
-                    hits.add(rule.id, rule.severity, rule.hint, None, fixable, offset, pointer, message);
+                    let offset = analysis.tree.node(at).value.offset();
+                    let pointer = analysis.pointer(at);
+                    findings.add(rule.id, rule.severity, rule.hint, None, fixable, offset, pointer, message);
                 }
             }
         }
@@ -248,25 +256,25 @@ pub(super) fn schema(choice: &Choice, look: &Look<'_>, hits: &mut Hits) {
 }
 
 /// Returns `true` if a subschema alone describes its value, outside of conditions.
-fn stands_alone(look: &Look<'_>, at: usize) -> bool {
-    !look.marks.conditional[at] && !look.marks.shared[at]
+fn stands_alone(analysis: &SchemaAnalysis<'_>, at: usize) -> bool {
+    !analysis.marks.conditional[at] && !analysis.marks.shared[at]
 }
 
-fn no_required(look: &Look<'_>, at: usize) -> Option<String> {
-    if !stands_alone(look, at) || matches!(look.marks.forms[at], Layout::Wrapper | Layout::Union) {
+fn no_required(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    if !stands_alone(analysis, at) || matches!(analysis.marks.forms[at], Layout::Wrapper | Layout::Union) {
         return None;
     }
-    let schema = look.tree.node(at).value;
+    let schema = analysis.tree.node(at).value;
     if schema.get("type").is_some() && !has_type(schema, "object") {
         return None;
     }
     let declares = |schema: Value<'_>| schema.get("properties").is_some_and(|p| !p.is_empty());
     let listed = |schema: Value<'_>| schema.get("required").is_some_and(|r| r.kind() == Kind::Array);
-    let (declared, required) = match look.marks.forms[at] {
+    let (declared, required) = match analysis.marks.forms[at] {
         Layout::Composed => {
-            let group = Group::of(&look.tree, at)?;
+            let group = Group::of(&analysis.tree, at)?;
             let some = |test: &dyn Fn(Value<'_>) -> bool| {
-                group.nodes.iter().any(|node| test(look.tree.node(*node).value))
+                group.nodes.iter().any(|node| test(analysis.tree.node(*node).value))
             };
             (some(&declares), some(&listed))
         }
@@ -275,23 +283,26 @@ fn no_required(look: &Look<'_>, at: usize) -> Option<String> {
     (declared && !required).then(|| "the object declares properties but has no required list".to_owned())
 }
 
-fn open_object(look: &Look<'_>, at: usize) -> Option<String> {
-    if !stands_alone(look, at) || matches!(look.marks.forms[at], Layout::Wrapper | Layout::Union) {
+fn open_object(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    if !stands_alone(analysis, at) || matches!(analysis.marks.forms[at], Layout::Wrapper | Layout::Union) {
         return None;
     }
-    let object = match look.marks.forms[at] {
-        Layout::Composed => Group::of(&look.tree, at)?.is_object(&look.tree),
-        _ => is_object(look.tree.node(at).value),
+    let object = match analysis.marks.forms[at] {
+        Layout::Composed => Group::of(&analysis.tree, at)?.is_object(&analysis.tree),
+        _ => is_object(analysis.tree.node(at).value),
     };
-    if !object || is_closed_from_above(&look.tree, at) {
+    if !object || is_closed_from_above(&analysis.tree, at) {
         return None;
     }
     Some("additionalProperties is not false, so undeclared members are accepted".to_owned())
 }
 
-fn untyped_property(look: &Look<'_>, at: usize) -> Option<String> {
-    let node = look.tree.node(at);
-    if node.role != Role::Member || look.marks.conditional[at] || refines(look, at) || has_some_type(look, at)
+fn untyped_property(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    let node = analysis.tree.node(at);
+    if node.role != Role::Member
+        || analysis.marks.conditional[at]
+        || refines(analysis, at)
+        || has_some_type(analysis, at)
     {
         return None;
     }
@@ -299,12 +310,12 @@ fn untyped_property(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 /// Returns `true` if a property of a branch refines one that an enclosing schema declares.
-fn refines(look: &Look<'_>, at: usize) -> bool {
-    let Some(name) = look.tree.node(at).name() else { return false };
-    let mut here = look.tree.parent(at);
-    while here != ROOT && look.tree.node(here).role == Role::Branch {
-        here = look.tree.parent(here);
-        let properties = look.tree.node(here).value.get("properties");
+fn refines(analysis: &SchemaAnalysis<'_>, at: usize) -> bool {
+    let Some(name) = analysis.tree.node(at).name() else { return false };
+    let mut here = analysis.tree.parent(at);
+    while here != ROOT && analysis.tree.node(here).role == Role::Branch {
+        here = analysis.tree.parent(here);
+        let properties = analysis.tree.node(here).value.get("properties");
         if properties.is_some_and(|p| p.get(name).is_some()) {
             return true;
         }
@@ -317,7 +328,7 @@ const SEARCHED: usize = 1000;
 
 /// Returns `true` if a schema restricts the type of its value, by its own keywords or those it
 /// combines.
-fn has_some_type(look: &Look<'_>, at: usize) -> bool {
+fn has_some_type(analysis: &SchemaAnalysis<'_>, at: usize) -> bool {
     // Every alternative must restrict it; of `allOf` one element suffices.
     let mut work = vec![at];
     let mut seen = HashSet::new();
@@ -325,14 +336,14 @@ fn has_some_type(look: &Look<'_>, at: usize) -> bool {
         if !seen.insert(at) {
             continue;
         }
-        let schema = look.tree.node(at).value;
+        let schema = analysis.tree.node(at).value;
         let typed = schema.kind() != Kind::Object
             || ["type", "enum", "const"].iter().any(|k| schema.get(k).is_some())
             || seen.len() > SEARCHED;
         if typed {
             continue;
         }
-        match look.tree.target(at) {
+        match analysis.tree.target(at) {
             Target::Node(target) => {
                 work.push(target);
                 continue;
@@ -341,11 +352,11 @@ fn has_some_type(look: &Look<'_>, at: usize) -> bool {
             Target::None => {}
         }
         let branches = |keyword: &'static str| {
-            look.tree.children(at).filter(move |c| look.tree.node(*c).keyword == keyword)
+            analysis.tree.children(at).filter(move |c| analysis.tree.node(*c).keyword == keyword)
         };
         let all_of: Vec<usize> = branches("allOf").collect();
         let sure = all_of.iter().find(|c| {
-            let part = look.tree.node(**c).value;
+            let part = analysis.tree.node(**c).value;
             ["type", "enum", "const", "$ref", "anyOf", "oneOf"].iter().any(|k| part.get(k).is_some())
         });
         let before = work.len();
@@ -368,13 +379,13 @@ fn has_some_type(look: &Look<'_>, at: usize) -> bool {
 const SHORT_FORMATS: &[&str] =
     &["date", "time", "date-time", "uuid", "ipv4", "ipv6", "email", "idn-email", "hostname", "idn-hostname"];
 
-fn unbounded_size(look: &Look<'_>, at: usize) -> Option<String> {
-    if look.marks.conditional[at] {
+fn unbounded_size(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    if analysis.marks.conditional[at] {
         return None;
     }
-    let schema = look.tree.node(at).value;
-    let string = has_type(schema, "string") && !bounded(look, at, &string_bounded);
-    let array = has_type(schema, "array") && !bounded(look, at, &array_bounded);
+    let schema = analysis.tree.node(at).value;
+    let string = has_type(schema, "string") && !bounded(analysis, at, &string_bounded);
+    let array = has_type(schema, "array") && !bounded(analysis, at, &array_bounded);
     match (string, array) {
         (true, true) => Some("the string has no maxLength and the array has no maxItems".to_owned()),
         (true, false) => Some("the string has no maxLength".to_owned()),
@@ -385,26 +396,27 @@ fn unbounded_size(look: &Look<'_>, at: usize) -> Option<String> {
 
 /// Returns `true` if a subschema is bounded: by itself, by a schema that it applies to the same
 /// value, or by a schema that has it as a branch.
-fn bounded(look: &Look<'_>, at: usize, test: &dyn Fn(Value<'_>) -> bool) -> bool {
+fn bounded(analysis: &SchemaAnalysis<'_>, at: usize, test: &dyn Fn(Value<'_>) -> bool) -> bool {
     let mut here = at;
     loop {
-        let schema = look.tree.node(here).value;
+        let schema = analysis.tree.node(here).value;
         if test(schema) || ["enum", "const"].iter().any(|k| schema.get(k).is_some()) {
             return true;
         }
-        let beside = look.tree.children(here).filter(|c| look.tree.node(*c).keyword == "allOf").chain(
-            match look.tree.target(here) {
-                Target::Node(target) => Some(target),
-                _ => None,
-            },
-        );
-        if beside.into_iter().any(|c| test(look.tree.node(c).value)) {
+        let beside =
+            analysis.tree.children(here).filter(|c| analysis.tree.node(*c).keyword == "allOf").chain(
+                match analysis.tree.target(here) {
+                    Target::Node(target) => Some(target),
+                    _ => None,
+                },
+            );
+        if beside.into_iter().any(|c| test(analysis.tree.node(c).value)) {
             return true;
         }
-        if here == ROOT || look.tree.node(here).role != Role::Branch {
+        if here == ROOT || analysis.tree.node(here).role != Role::Branch {
             return false;
         }
-        here = look.tree.parent(here);
+        here = analysis.tree.parent(here);
     }
 }
 
@@ -423,40 +435,42 @@ fn array_bounded(schema: Value<'_>) -> bool {
         || forbidden("unevaluatedItems")
 }
 
-fn unbounded_number(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.node(at).value;
+fn unbounded_number(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    let schema = analysis.tree.node(at).value;
     let numeric = has_type(schema, "number") || has_type(schema, "integer");
     let either = |a, b| move |s: Value<'_>| s.get(a).is_some() || s.get(b).is_some();
-    if look.marks.conditional[at]
+    if analysis.marks.conditional[at]
         || !numeric
-        || bounded(look, at, &either("minimum", "exclusiveMinimum"))
-            && bounded(look, at, &either("maximum", "exclusiveMaximum"))
+        || bounded(analysis, at, &either("minimum", "exclusiveMinimum"))
+            && bounded(analysis, at, &either("maximum", "exclusiveMaximum"))
     {
         return None;
     }
     Some("the number has no minimum or no maximum".to_owned())
 }
 
-fn unbounded_map(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.node(at).value;
+fn unbounded_map(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    let schema = analysis.tree.node(at).value;
     let mapped = schema.get("patternProperties").is_some()
         || ["additionalProperties", "unevaluatedProperties"]
             .iter()
             .any(|k| schema.get(k).is_some_and(|v| v.kind() == Kind::Object));
-    (mapped && !look.marks.conditional[at] && !bounded(look, at, &|s| s.get("maxProperties").is_some()))
-        .then(|| "the map has no maxProperties".to_owned())
+    (mapped
+        && !analysis.marks.conditional[at]
+        && !bounded(analysis, at, &|s| s.get("maxProperties").is_some()))
+    .then(|| "the map has no maxProperties".to_owned())
 }
 
-fn closed_beside_branches(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.node(at).value;
+fn closed_beside_branches(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    let schema = analysis.tree.node(at).value;
     let closed = schema.get("additionalProperties").and_then(Value::as_bool) == Some(false);
-    if !closed || look.marks.forms[at] != Layout::Composed {
+    if !closed || analysis.marks.forms[at] != Layout::Composed {
         return None;
     }
     let own = schema.get("properties");
-    let group = Group::of(&look.tree, at)?;
+    let group = Group::of(&analysis.tree, at)?;
     let rejected = group.nodes.iter().skip(1).find_map(|other| {
-        let properties = look.tree.node(*other).value.get("properties").map(Value::members);
+        let properties = analysis.tree.node(*other).value.get("properties").map(Value::members);
         properties.into_iter().flatten().find(|(name, _)| own.is_none_or(|o| o.get(name).is_none()))
     });
     rejected.map(|(name, _)| {
@@ -464,11 +478,11 @@ fn closed_beside_branches(look: &Look<'_>, at: usize) -> Option<String> {
     })
 }
 
-fn undescribed(look: &Look<'_>, at: usize) -> Option<String> {
-    let node = look.tree.node(at);
-    let described = |at: usize| look.tree.node(at).value.get("description").is_some();
-    let described = described(at) || matches!(look.tree.target(at), Target::Node(t) if described(t));
-    if node.role != Role::Member || look.marks.conditional[at] || described || refines(look, at) {
+fn undescribed(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    let node = analysis.tree.node(at);
+    let described = |at: usize| analysis.tree.node(at).value.get("description").is_some();
+    let described = described(at) || matches!(analysis.tree.target(at), Target::Node(t) if described(t));
+    if node.role != Role::Member || analysis.marks.conditional[at] || described || refines(analysis, at) {
         return None;
     }
     Some(format!("property {:?} has no description", node.name().unwrap_or_default()))

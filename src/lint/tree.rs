@@ -86,7 +86,7 @@ pub(super) struct SchemaTree<'d> {
     named: HashMap<(u32, &'static str, &'d str), u32>,
     /// The target of the reference of each node.
     targets: Vec<Target>,
-    /// A subschema has an `$id` of its own, so local references may have other targets.
+    /// A subschema has its own `$id`, so local references may have other targets.
     pub rebased: bool,
     /// `$schema` names a draft before 2019-09.
     pub old: bool,

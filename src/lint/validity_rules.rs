@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use super::Look;
+use super::SchemaAnalysis;
 use super::composition::is_annotation;
 use super::rules::Found;
 use super::tree::{ROOT, Role, Target, has_type};
@@ -60,8 +60,8 @@ pub(super) fn tool_undescribed(tools: &[Value<'_>], index: usize, found: &mut Fo
     }
 }
 
-fn compile(look: &Look<'_>) -> Option<SchemaError> {
-    let schema = look.tree.node(ROOT).value;
+fn compile(analysis: &SchemaAnalysis<'_>) -> Option<SchemaError> {
+    let schema = analysis.tree.node(ROOT).value;
     Schema::options().formats(Formats::Assert).compile(schema).err()
 }
 
@@ -71,34 +71,34 @@ fn is_about_pattern(pointer: &str) -> bool {
     tokens.next() == Some("pattern") || tokens.next() == Some("patternProperties")
 }
 
-pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Found) {
-    let known = |at| lost_reference(look, at).is_some() || foreign_dialect(look, at).is_some();
+pub(super) fn not_a_schema(analysis: &SchemaAnalysis<'_>, found: &mut Found) {
+    let known = |at| lost_reference(analysis, at).is_some() || foreign_dialect(analysis, at).is_some();
     // SCH-012 and SCH-015 describe these errors better.
-    if (0..look.tree.nodes.len()).any(known) {
+    if (0..analysis.tree.nodes.len()).any(known) {
         return;
     }
-    if let Some(error) = compile(look).filter(|e| !is_about_pattern(&e.pointer)) {
+    if let Some(error) = compile(analysis).filter(|e| !is_about_pattern(&e.pointer)) {
         found.push((error.pointer, error.message));
     }
 }
 
-pub(super) fn wild_pattern(look: &Look<'_>, found: &mut Found) {
+pub(super) fn wild_pattern(analysis: &SchemaAnalysis<'_>, found: &mut Found) {
     // Without the feature, the compiler rejects every pattern.
     if !cfg!(feature = "pattern") {
         return;
     }
-    if let Some(error) = compile(look).filter(|e| is_about_pattern(&e.pointer)) {
+    if let Some(error) = compile(analysis).filter(|e| is_about_pattern(&e.pointer)) {
         found.push((error.pointer, error.message));
     }
 }
 
-pub(super) fn lost_reference(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.node(at).value;
+pub(super) fn lost_reference(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    let schema = analysis.tree.node(at).value;
     let reference = schema.get("$ref")?;
     let Some(text) = reference.as_str() else { return Some("$ref must be a string".to_owned()) };
     // Every validator knows the metaschemas. Relative base URIs would need a resolver.
     let known = text.contains("//json-schema.org/draft");
-    if known || look.tree.rebased || look.tree.target(at) != Target::Unknown {
+    if known || analysis.tree.rebased || analysis.tree.target(at) != Target::Unknown {
         return None;
     }
     let what =
@@ -107,20 +107,20 @@ pub(super) fn lost_reference(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 /// Finds a schema that applies itself to the same value.
-pub(super) fn endless_reference(look: &Look<'_>, found: &mut Found) {
-    let count = look.tree.nodes.len();
+pub(super) fn endless_reference(analysis: &SchemaAnalysis<'_>, found: &mut Found) {
+    let count = analysis.tree.nodes.len();
     let next = |at: usize| {
-        let mut beside: Vec<usize> = look
+        let mut beside: Vec<usize> = analysis
             .tree
             .children(at)
             .filter(|c| {
-                let node = look.tree.node(*c);
+                let node = analysis.tree.node(*c);
                 node.role == Role::Branch || matches!(node.keyword, "if" | "not")
             })
             .collect();
         // A schema that extends this one changes the target of a dynamic reference.
-        if look.tree.node(at).value.get("$ref").is_some() {
-            if let Target::Node(target) = look.tree.target(at) {
+        if analysis.tree.node(at).value.get("$ref").is_some() {
+            if let Target::Node(target) = analysis.tree.target(at) {
                 beside.push(target);
             }
         }
@@ -146,7 +146,7 @@ pub(super) fn endless_reference(look: &Look<'_>, found: &mut Found) {
                     path.push((to, next(to)));
                 }
                 1 => {
-                    let pointer = look.tree.pointer(to);
+                    let pointer = analysis.tree.pointer(to);
                     found.push((
                         pointer,
                         "the schema applies itself to the same value without end".to_owned(),
@@ -163,8 +163,8 @@ pub(super) fn endless_reference(look: &Look<'_>, found: &mut Found) {
 const DIALECTS: &[&str] =
     &["json-schema.org/draft/2020-12/", "json-schema.org/draft/2019-09/", "json-schema.org/draft-07/"];
 
-pub(super) fn foreign_dialect(look: &Look<'_>, at: usize) -> Option<String> {
-    let uri = look.tree.node(at).value.get("$schema")?.as_str()?;
+pub(super) fn foreign_dialect(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    let uri = analysis.tree.node(at).value.get("$schema")?.as_str()?;
     let known = DIALECTS.iter().any(|d| uri.contains(d));
     (!known).then(|| format!("$schema {:?} is not supported", short(uri)))
 }
@@ -177,9 +177,9 @@ const PAIRS: &[(&str, &str, &str)] = &[
     ("minimum", "maximum", "number"),
 ];
 
-pub(super) fn contradiction(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.node(at).value;
-    if look.marks.conditional[at] {
+pub(super) fn contradiction(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    let schema = analysis.tree.node(at).value;
+    if analysis.marks.conditional[at] {
         return None;
     }
     if let Some(message) = no_choice(schema) {
@@ -246,9 +246,9 @@ fn undeclared<'d>(schema: Value<'d>) -> Option<&'d str> {
     schema.get("required")?.items().filter_map(Value::as_str).find(|n| !declared.contains(n))
 }
 
-pub(super) fn required_unknown(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.node(at).value;
-    if look.marks.conditional[at]
+pub(super) fn required_unknown(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    let schema = analysis.tree.node(at).value;
+    if analysis.marks.conditional[at]
         || schema.get("properties").is_none()
         || schema.get("patternProperties").is_some()
     {
@@ -257,8 +257,8 @@ pub(super) fn required_unknown(look: &Look<'_>, at: usize) -> Option<String> {
     undeclared(schema).map(|name| format!("required names the undeclared property {:?}", short(name)))
 }
 
-pub(super) fn duplicate(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.node(at).value;
+pub(super) fn duplicate(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    let schema = analysis.tree.node(at).value;
     ["enum", "required", "anyOf", "oneOf", "allOf", "type"].iter().find_map(|keyword| {
         let mut seen = HashSet::new();
         let duplicate = schema.get(keyword)?.items().find(|item| !seen.insert(item.raw()))?;
@@ -266,8 +266,8 @@ pub(super) fn duplicate(look: &Look<'_>, at: usize) -> Option<String> {
     })
 }
 
-pub(super) fn misspelled(look: &Look<'_>, at: usize) -> Option<String> {
-    look.tree.node(at).value.members().find_map(|(name, _)| {
+pub(super) fn misspelled(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    analysis.tree.node(at).value.members().find_map(|(name, _)| {
         if Keyword::named(name).is_some() || is_annotation(name) || name.len() < 4 || name.len() > 30 {
             return None;
         }
@@ -299,11 +299,11 @@ fn distance_at_most_two(a: &str, b: &str) -> bool {
     row.last().is_some_and(|d| *d <= 2)
 }
 
-pub(super) fn old_spelling(look: &Look<'_>, at: usize) -> Option<String> {
-    if look.tree.old {
+pub(super) fn old_spelling(analysis: &SchemaAnalysis<'_>, at: usize) -> Option<String> {
+    if analysis.tree.old {
         return None;
     }
-    let schema = look.tree.node(at).value;
+    let schema = analysis.tree.node(at).value;
     let by_position = schema.get("items").is_some_and(|i| i.kind() == Kind::Array);
     if by_position {
         return Some("items is an array, which is draft-07; use prefixItems".to_owned());
@@ -313,8 +313,8 @@ pub(super) fn old_spelling(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 /// Reports an old dialect in an output schema: some clients reject the tool because of it.
-pub(super) fn old_output(look: &Look<'_>, found: &mut Found) {
-    if look.which == "outputSchema" && look.tree.old {
+pub(super) fn old_output(analysis: &SchemaAnalysis<'_>, found: &mut Found) {
+    if analysis.which == "outputSchema" && analysis.tree.old {
         found.push((
             String::new(),
             "some hosts refuse tools whose outputSchema names an old draft".to_owned(),
@@ -323,23 +323,23 @@ pub(super) fn old_output(look: &Look<'_>, found: &mut Found) {
 }
 
 /// Finds definitions without a reference to them or into them.
-pub(super) fn unused_definitions(look: &Look<'_>, found: &mut Found) {
-    const LISTED: usize = 5;
-    let count = look.tree.nodes.len();
+pub(super) fn unused_definitions(analysis: &SchemaAnalysis<'_>, found: &mut Found) {
+    const MAX_LISTED: usize = 5;
+    let count = analysis.tree.nodes.len();
     // Parents precede their children, so one backward pass finds the used ones.
-    let mut used = look.marks.reachable.clone();
+    let mut used = analysis.marks.reachable.clone();
     for at in (1..count).rev() {
         if used[at] {
-            used[look.tree.parent(at)] = true;
+            used[analysis.tree.parent(at)] = true;
         }
     }
     let unused: Vec<String> = (1..count)
-        .filter(|at| look.tree.node(*at).role == Role::Definition)
-        .filter(|at| !used[*at] && used[look.tree.parent(*at)])
-        .map(|at| short(look.tree.node(at).name().unwrap_or_default()))
+        .filter(|at| analysis.tree.node(*at).role == Role::Definition)
+        .filter(|at| !used[*at] && used[analysis.tree.parent(*at)])
+        .map(|at| short(analysis.tree.node(at).name().unwrap_or_default()))
         .collect();
-    let listed = unused.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = if unused.len() > LISTED { ", …" } else { "" };
+    let listed = unused.iter().take(MAX_LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = if unused.len() > MAX_LISTED { ", …" } else { "" };
     match unused.len() {
         0 => {}
         1 => found.push((String::new(), format!("the definition {listed} is never referenced"))),
@@ -349,8 +349,8 @@ pub(super) fn unused_definitions(look: &Look<'_>, found: &mut Found) {
 
 /// Truncates a text for messages.
 pub(super) fn short(text: &str) -> String {
-    const MOST: usize = 60;
-    match text.char_indices().nth(MOST) {
+    const MAX_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_CHARS) {
         Some((cut, _)) => format!("{}…", text.get(..cut).unwrap_or_default()),
         None => text.to_owned(),
     }

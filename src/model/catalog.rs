@@ -6,42 +6,57 @@
 
 use crate::json::Json;
 
+#[cfg(feature = "tasks")]
+use super::task::TaskSupport;
+pub use super::tool_hints::ToolHints;
 use super::uri_template::{TemplateError, UriTemplate};
 
 /// An icon for hosts that show one (MCP basic/index, icons).
+///
+/// ```
+/// use tinymcp::{Icon, Tool};
+///
+/// let tool = Tool::new("lamp").icon(Icon::new("https://board.example/lamp.svg"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Icon {
     /// An `https:` or `data:` URI.
     pub src: String,
     /// Media type.
     pub mime_type: Option<String>,
-    /// Such as `48x48` or `any`.
+    /// Sizes such as `48x48` or `any`.
     pub sizes: Vec<String>,
     /// `light` or `dark`.
     pub theme: Option<String>,
 }
 
 impl Icon {
-    /// An icon at this URI.
+    /// Creates an icon at this URI.
     pub fn new(src: impl Into<String>) -> Icon {
         Icon { src: src.into(), mime_type: None, sizes: Vec::new(), theme: None }
     }
 }
 
-/// Effects of a tool; hints that clients may show (MCP server/tools, annotations).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ToolHints {
-    /// The tool changes nothing. Clients assume `false`.
-    pub read_only: Option<bool>,
-    /// The tool may destroy something. Clients assume `true`.
-    pub destructive: Option<bool>,
-    /// A second call with the same arguments has no further effect. Clients assume `false`.
-    pub idempotent: Option<bool>,
-    /// The tool reaches beyond this machine. Clients assume `true`.
-    pub open_world: Option<bool>,
-}
-
 /// A tool's description.
+///
+/// [`Server::tool`](crate::Server::tool) registers it with its handler. Clients receive it in the
+/// list of tools.
+///
+/// ```
+/// use tinymcp::{Server, Tool};
+///
+/// tinymcp::record! {
+///     struct Pin { pin: u8 [0..=27] }
+/// }
+///
+/// let mut server = Server::new("board", "1.0.0");
+/// let read = Tool::new("pin_read")
+///     .title("Read a pin")
+///     .description("Returns `high` or `low` for one pin of the board")
+///     .read_only();
+/// server.tool(read, |_, input: Pin| Ok(if input.pin == 4 { "high" } else { "low" }))?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Tool {
@@ -63,11 +78,20 @@ pub struct Tool {
     pub meta: Option<Json>,
     /// The whole description as the server sent it; `None` for one that this program created.
     pub source: Option<Json>,
+    /// Scopes that a call over HTTP requires.
+    #[cfg(feature = "http-server")]
+    pub(crate) scopes: Vec<String>,
+    /// States whether calls run as tasks.
+    #[cfg(feature = "tasks")]
+    pub(crate) task: TaskSupport,
+    /// The handler creates the task itself.
+    #[cfg(feature = "tasks")]
+    pub(crate) task_on_demand: bool,
 }
 
 impl Tool {
-    /// A tool with this name: 1 to 128 characters of `A-Z a-z 0-9 _ . -`. Some hosts accept no more
-    /// than 64.
+    /// Creates a tool with this name: 1 to 128 characters of `A-Z a-z 0-9 _ . -`. Some hosts accept
+    /// at most 64.
     pub fn new(name: impl Into<String>) -> Tool {
         Tool {
             name: name.into(),
@@ -79,10 +103,16 @@ impl Tool {
             icons: Vec::new(),
             meta: None,
             source: None,
+            #[cfg(feature = "http-server")]
+            scopes: Vec::new(),
+            #[cfg(feature = "tasks")]
+            task: TaskSupport::Forbidden,
+            #[cfg(feature = "tasks")]
+            task_on_demand: false,
         }
     }
 
-    /// A name for people.
+    /// Sets the name for people.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Tool {
         self.title = Some(title.into());
@@ -96,21 +126,22 @@ impl Tool {
         self
     }
 
-    /// The JSON Schema of the arguments, an object with `"type":"object"`. Without one the tool has
-    /// [`ToolArguments::schema`](crate::ToolArguments::schema) of its handler's argument type.
+    /// Sets the JSON Schema of the arguments, an object with `"type":"object"`. The default is
+    /// [`ToolArguments::schema`](crate::ToolArguments::schema) of the handler's argument type.
     ///
     /// With the feature `schema`, or a compiler of
-    /// [`Server::schema_compiler`](crate::Server::schema_compiler), arguments are checked against
-    /// it before the handler runs, known formats included. With neither, nothing checks the schema
-    /// or the arguments. Clients then receive an invalid schema as it is, and a handler that takes
-    /// [`Json`] must expect any object.
+    /// [`Server::schema_compiler`](crate::Server::schema_compiler), the server validates arguments
+    /// and their known formats before the handler runs. With neither, it validates neither the
+    /// schema nor the arguments. Clients then receive an invalid schema unchanged, and a handler
+    /// that takes [`Json`] must accept any object.
     #[must_use]
     pub fn input_schema(mut self, schema: Json) -> Tool {
         self.input_schema = Some(schema);
         self
     }
 
-    /// The JSON Schema of the structured result. Results are checked under the same conditions.
+    /// Sets the JSON Schema of the structured result. Results are validated under the same
+    /// conditions as arguments.
     #[must_use]
     pub fn output_schema(mut self, schema: Json) -> Tool {
         self.output_schema = Some(schema);
@@ -138,6 +169,19 @@ impl Tool {
         self
     }
 
+    /// Requires scopes of a call over HTTP, separated by spaces; may be repeated. A call whose
+    /// token lacks one of them gets 403 with the challenge `insufficient_scope`, which names all
+    /// scopes of the tool. The handler does not run. The token check states the scopes
+    /// ([`Principal::scopes`](crate::Principal::scopes)), so without one every call over HTTP is
+    /// rejected. Over stdio and other links scopes have no effect: the process at the other end
+    /// has the rights of the user who started the server.
+    #[cfg(feature = "http-server")]
+    #[must_use]
+    pub fn requires_scope(mut self, scopes: &str) -> Tool {
+        self.scopes.extend(scopes.split(' ').filter(|scope| !scope.is_empty()).map(str::to_owned));
+        self
+    }
+
     /// Sets `_meta`: more data for programs, an object whose names have a prefix of your own (MCP
     /// basic/index, _meta). Registration rejects a value that
     /// [`ToolOutput::meta`](crate::ToolOutput::meta) would not send.
@@ -149,6 +193,17 @@ impl Tool {
 }
 
 /// Audience and priority of a resource or a block of content (MCP server/resources, annotations).
+///
+/// ```
+/// use tinymcp::{Annotations, Content};
+///
+/// let for_the_user = Annotations {
+///     audience: vec!["user".to_owned()],
+///     priority: Some(0.2),
+///     ..Annotations::default()
+/// };
+/// let note = Content::text("3 files were skipped").annotated(for_the_user);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Annotations {
     /// `user`, `assistant` or both.
@@ -160,6 +215,17 @@ pub struct Annotations {
 }
 
 /// A resource's description.
+///
+/// ```
+/// use tinymcp::{Resource, Server};
+///
+/// let mut server = Server::new("board", "1.0.0");
+/// let log = Resource::new("file:///var/log/board.log", "board.log")
+///     .description("Log of the last boot")
+///     .mime_type("text/plain");
+/// server.resource(log, |_, _uri| Ok(std::fs::read_to_string("/var/log/board.log")?))?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Resource {
@@ -173,7 +239,7 @@ pub struct Resource {
     pub description: Option<String>,
     /// Media type of its contents.
     pub mime_type: Option<String>,
-    /// Bytes of its contents.
+    /// Size of its contents in bytes.
     pub size: Option<u64>,
     /// Audience and priority.
     pub annotations: Option<Annotations>,
@@ -186,7 +252,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// A resource at this URI.
+    /// Creates a resource at this URI.
     pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Resource {
         Resource {
             uri: uri.into(),
@@ -202,35 +268,35 @@ impl Resource {
         }
     }
 
-    /// A name for people.
+    /// Sets the name for people.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Resource {
         self.title = Some(title.into());
         self
     }
 
-    /// Description of its contents.
+    /// Sets the description of its contents.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Resource {
         self.description = Some(text.into());
         self
     }
 
-    /// Media type of its contents.
+    /// Sets the media type of its contents.
     #[must_use]
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> Resource {
         self.mime_type = Some(mime_type.into());
         self
     }
 
-    /// Bytes of its contents.
+    /// Sets the size of its contents in bytes.
     #[must_use]
     pub fn size(mut self, bytes: u64) -> Resource {
         self.size = Some(bytes);
         self
     }
 
-    /// Audience and priority.
+    /// Sets audience and priority.
     #[must_use]
     pub fn annotations(mut self, annotations: Annotations) -> Resource {
         self.annotations = Some(annotations);
@@ -253,6 +319,18 @@ impl Resource {
 }
 
 /// A family of resources: a URI template (RFC 6570, levels 1 to 3) and its description.
+///
+/// ```
+/// use tinymcp::{Server, Template, ToolError};
+///
+/// let mut server = Server::new("board", "1.0.0");
+/// let pins = Template::new("gpio://pin/{number}", "pin")?.description("State of one pin");
+/// server.template(pins, |_, uri, variables| match variables.get("number") {
+///     Some("4") => Ok("high"),
+///     _ => Err(ToolError::not_found(uri)),
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Template {
@@ -263,7 +341,7 @@ pub struct Template {
     pub title: Option<String>,
     /// Description of the contents of its resources.
     pub description: Option<String>,
-    /// Media type, where all of them have the same.
+    /// Media type, if it is the same for all of them.
     pub mime_type: Option<String>,
     /// Audience and priority.
     pub annotations: Option<Annotations>,
@@ -276,7 +354,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// Resources whose URIs this template produces.
+    /// Creates a family of resources from a URI template and a name.
     ///
     /// # Errors
     /// [`TemplateError`] has the kind and the position of the error.
@@ -298,33 +376,33 @@ impl Template {
         }
     }
 
-    /// A name for people.
+    /// Sets the name for people.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Template {
         self.title = Some(title.into());
         self
     }
 
-    /// The template itself, to expand it.
+    /// Returns the template itself, to expand it.
     pub fn uri_template(&self) -> &UriTemplate {
         &self.uri
     }
 
-    /// Description of the contents of its resources.
+    /// Sets the description of the contents of its resources.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Template {
         self.description = Some(text.into());
         self
     }
 
-    /// Media type, where all of them have the same.
+    /// Sets the media type, if it is the same for all of them.
     #[must_use]
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> Template {
         self.mime_type = Some(mime_type.into());
         self
     }
 
-    /// Audience and priority.
+    /// Sets audience and priority.
     #[must_use]
     pub fn annotations(mut self, annotations: Annotations) -> Template {
         self.annotations = Some(annotations);
@@ -347,6 +425,22 @@ impl Template {
 }
 
 /// A prompt's description.
+///
+/// ```
+/// use tinymcp::{Argument, Prompt, PromptOutput, Server};
+///
+/// let mut server = Server::new("review", "1.0.0");
+/// let review = Prompt::new("review")
+///     .description("Reviews a change")
+///     .argument(Argument::required("diff").description("The change as a unified diff"))
+///     .argument(Argument::optional("focus"));
+/// server.prompt(review, |_, arguments| {
+///     let focus = arguments.get("focus").unwrap_or("correctness");
+///     let text = format!("Review this change for {focus}:\n{}", arguments.required("diff")?);
+///     Ok(PromptOutput::new().user(text))
+/// })?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Prompt {
@@ -366,7 +460,7 @@ pub struct Prompt {
     pub source: Option<Json>,
 }
 
-/// An argument of a prompt; its value is always a string.
+/// An argument of a prompt; its value is always a string. See [`Prompt`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Argument {
@@ -376,29 +470,29 @@ pub struct Argument {
     pub title: Option<String>,
     /// Description of the expected value.
     pub description: Option<String>,
-    /// A prompt request without it is rejected.
+    /// A prompt request without this argument is rejected.
     pub required: bool,
 }
 
 impl Argument {
-    /// An optional argument.
+    /// Creates an optional argument.
     pub fn optional(name: impl Into<String>) -> Argument {
         Argument { name: name.into(), title: None, description: None, required: false }
     }
 
-    /// A required argument; a prompt request without it is rejected.
+    /// Creates a required argument: a prompt request without it is rejected.
     pub fn required(name: impl Into<String>) -> Argument {
         Argument { required: true, ..Argument::optional(name) }
     }
 
-    /// A name for people.
+    /// Sets the name for people.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Argument {
         self.title = Some(title.into());
         self
     }
 
-    /// Description of the expected value.
+    /// Sets the description of the expected value.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Argument {
         self.description = Some(text.into());
@@ -407,7 +501,7 @@ impl Argument {
 }
 
 impl Prompt {
-    /// A prompt with this name.
+    /// Creates a prompt with this name.
     pub fn new(name: impl Into<String>) -> Prompt {
         Prompt {
             name: name.into(),
@@ -420,14 +514,14 @@ impl Prompt {
         }
     }
 
-    /// A name for people.
+    /// Sets the name for people.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Prompt {
         self.title = Some(title.into());
         self
     }
 
-    /// Description of its purpose.
+    /// Sets the description of its purpose.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Prompt {
         self.description = Some(text.into());

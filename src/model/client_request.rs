@@ -1,16 +1,17 @@
 //! Requests of a handler to the client: elicitation, sampling and roots.
 //!
-//! An [`Ask`] is a request with a key. When the handler runs again, it finds the response under
-//! that key. `era` transports it: as a request in a session, and as part of an `input_required`
-//! result in the stateless protocol. Source: MCP client/elicitation, client/sampling, client/roots
-//! (2025-11-25 and 2026-07-28).
+//! A [`KeyedRequest`] is a request with a key. When the handler runs again, it finds the
+//! response under that key. `era` encodes the request: as a request in a session, as a part of an
+//! `input_required` result in the stateless protocol.
+//!
+//! Source: MCP client/elicitation, client/sampling, client/roots (2025-11-25 and 2026-07-28).
 
 #[cfg(feature = "client")]
-pub use super::elicitation::FormResponse;
-pub use super::elicitation::{Action, Field, FieldKind, Form, FormResult, Naming};
+pub use super::elicitation::ElicitResponse;
+pub use super::elicitation::{ElicitAction, ElicitResult, Field, FieldKind, Form, TitleEncoding};
 #[cfg(feature = "client")]
 pub use super::sampling::SampleResponse;
-pub use super::sampling::{Block, SampleResult, Sampling, ToolChoice, ToolUse};
+pub use super::sampling::{SampleResult, Sampling, SamplingBlock, ToolChoice, ToolUse};
 
 use crate::json::{Doc, Value, Writer};
 use crate::rpc::RpcError;
@@ -19,21 +20,39 @@ use super::{ClientCapabilities, Revision};
 
 /// Request of a running call to the client.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct KeyedRequest {
     /// Key of the request within its call.
     pub key: String,
     /// The request.
-    pub request: AskRequest,
-    /// Encoder of the request. A program that never sends one does not link it.
-    pub write: WriteAsk,
+    pub request: InputRequest,
+    /// Encoder of the request. It is a pointer, so that a program that sends no request does not
+    /// link it.
+    pub write: WriteRequest,
+    /// Id of the task that the request belongs to, in a session.
+    #[cfg(feature = "tasks")]
+    pub task: Option<String>,
 }
 
-/// Writes the request into an open object. The number is its id in revisions that need one.
-pub(crate) type WriteAsk = fn(&mut Writer, Revision, &AskRequest, Option<u64>);
+impl KeyedRequest {
+    /// Creates a request of a call.
+    pub(crate) fn new(key: String, request: InputRequest, write: WriteRequest) -> KeyedRequest {
+        KeyedRequest {
+            key,
+            request,
+            write,
+            #[cfg(feature = "tasks")]
+            task: None,
+        }
+    }
+}
+
+/// Function that writes the request into an open object. The number is the id of the request, in
+/// revisions with an id.
+pub(crate) type WriteRequest = fn(&mut Writer, Revision, &InputRequest, Option<u64>);
 
 /// Request of a handler to the client.
 #[derive(Clone, Debug)]
-pub(crate) enum AskRequest {
+pub(crate) enum InputRequest {
     /// A form for the user.
     Form(Form),
     /// A page for the user to visit.
@@ -49,32 +68,32 @@ pub(crate) enum AskRequest {
     Roots,
 }
 
-impl AskRequest {
-    /// Capabilities that the client must have declared.
+impl InputRequest {
+    /// Returns the capabilities that the client must have declared.
     pub(crate) fn needs(&self) -> ClientCapabilities {
         let mut needs = ClientCapabilities::default();
         match self {
-            AskRequest::Form(_) => needs.form = true,
-            AskRequest::Url { .. } => needs.url = true,
-            AskRequest::Sample(sampling) => {
+            InputRequest::Form(_) => needs.form = true,
+            InputRequest::Url { .. } => needs.url = true,
+            InputRequest::Sample(sampling) => {
                 needs.sampling = true;
                 needs.sampling_tools = sampling.offers_tools();
             }
-            AskRequest::Roots => needs.roots = true,
+            InputRequest::Roots => needs.roots = true,
         }
         needs
     }
 
-    /// Returns `true` if `answer` has the shape of a response to this request.
+    /// Checks that `answer` has the shape of a response to this request.
     ///
     /// # Errors
-    /// The error, with a JSON Pointer into the response.
+    /// A description of the error, with a JSON Pointer into the response.
     pub(crate) fn check(&self, answer: Value<'_>) -> Result<(), String> {
         match self {
-            AskRequest::Form(form) => form.check(answer),
-            AskRequest::Url { .. } => Action::read(answer).map(|_| ()),
-            AskRequest::Sample(_) => super::sampling::check(answer),
-            AskRequest::Roots => check_roots(answer),
+            InputRequest::Form(form) => form.check(answer),
+            InputRequest::Url { .. } => ElicitAction::read(answer).map(|_| ()),
+            InputRequest::Sample(_) => super::sampling::check(answer),
+            InputRequest::Roots => check_roots(answer),
         }
     }
 }
@@ -84,8 +103,8 @@ impl ClientCapabilities {
     pub const ALL: ClientCapabilities =
         ClientCapabilities { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
 
-    /// Wire name of the first needed capability that was not declared. The name has a point if only
-    /// a part of a declared capability is missing.
+    /// Returns the wire name of the first required capability that was not declared. The name has a
+    /// dot if only a part of a declared capability is missing.
     #[cfg(feature = "client")]
     pub(crate) fn missing(self, needed: ClientCapabilities) -> Option<&'static str> {
         let elicits = self.form || self.url;
@@ -100,7 +119,7 @@ impl ClientCapabilities {
         table.into_iter().find(|(missing, _)| *missing).map(|(_, name)| name)
     }
 
-    /// Union of two sets of capabilities.
+    /// Returns the union of two sets of capabilities.
     #[must_use]
     pub fn union(self, other: ClientCapabilities) -> ClientCapabilities {
         ClientCapabilities {
@@ -113,7 +132,7 @@ impl ClientCapabilities {
     }
 
     /// Returns `true` if everything in `needed` was declared.
-    pub fn cover(self, needed: ClientCapabilities) -> bool {
+    pub fn contains(self, needed: ClientCapabilities) -> bool {
         (self.form || !needed.form)
             && (self.url || !needed.url)
             && (self.sampling || !needed.sampling)
@@ -123,21 +142,51 @@ impl ClientCapabilities {
 }
 
 /// The client's response to one request: a result or an error.
-pub(crate) type Answer = Result<Doc, RpcError>;
+pub(crate) type ClientResponse = Result<Doc, RpcError>;
 
-/// A page the server wants the user to visit. The library never opens it. Show the whole address
-/// and the name of the server, and open it only when the user agrees (client/elicitation, URL
-/// mode).
+/// A page that the server requests the user to visit. The library never opens it. Show the whole
+/// URL and the name of the server, and open the URL only if the user agrees (client/elicitation,
+/// URL mode).
+///
+/// ```no_run
+/// use std::io::{self, BufRead};
+/// use std::process::Command;
+/// use tinymcp::{Client, ElicitAction};
+///
+/// let client = Client::builder("inspector", "1.0.0")
+///     .on_elicit_url(|request| {
+///         println!("board_server: {}\nOpen {}? [y/N]", request.message, request.url);
+///         let answer = io::stdin().lock().lines().next().and_then(Result::ok);
+///         let agrees = answer.as_deref() == Some("y");
+///         Ok(if agrees { ElicitAction::Accept } else { ElicitAction::Decline })
+///     })
+///     .spawn(Command::new("board_server"))?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[cfg(feature = "client")]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UrlRequest {
+pub struct UrlElicitation {
     /// Reason, for the user.
     pub message: String,
     /// URL to open.
     pub url: String,
 }
 
-/// Reason why a client rejects a request. The server receives it, or its call fails.
+/// Reason why a client rejects a request. In a session the server receives it; in the stateless
+/// protocol the call fails with it.
+///
+/// Text converts to it:
+///
+/// ```
+/// use tinymcp::{Client, SampleResponse};
+///
+/// let builder = Client::builder("host", "1.0.0").on_sample(|request| {
+///     if request.max_tokens > 1000 {
+///         return Err("at most 1000 tokens are allowed".into());
+///     }
+///     Ok(SampleResponse::new("small-model").text("42"))
+/// });
+/// ```
 #[cfg(feature = "client")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -152,14 +201,14 @@ impl<T: Into<String>> From<T> for Refusal {
     }
 }
 
-/// A client's response to an [`AskRequest`].
+/// A client's response to an [`InputRequest`].
 #[cfg(feature = "client")]
 #[derive(Clone, Debug)]
-pub(crate) enum AskReply {
-    /// For a form; checked against it.
-    Form(FormResponse),
+pub(crate) enum InputResponse {
+    /// For a form. It was validated against the form.
+    Form(ElicitResponse),
     /// For a page.
-    Url(Action),
+    Url(ElicitAction),
     /// For sampling.
     Sample(SampleResponse),
     /// For the roots.
@@ -167,6 +216,18 @@ pub(crate) enum AskReply {
 }
 
 /// A folder or file that the server may use.
+///
+/// ```
+/// use tinymcp::{Server, Tool};
+///
+/// let mut server = Server::new("search", "1.0.0");
+/// server.tool(Tool::new("folders"), |ctx, ()| {
+///     let roots = ctx.roots("roots")?;
+///     let folders: Vec<&str> = roots.iter().filter_map(|root| root.uri.strip_prefix("file://")).collect();
+///     Ok(folders.join("\n"))
+/// })?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     /// A `file://` URI.
@@ -176,19 +237,19 @@ pub struct Root {
 }
 
 impl Root {
-    /// A folder or file by its `file://` URI.
+    /// Creates a root from the `file://` URI of a folder or file.
     pub fn new(uri: impl Into<String>) -> Root {
         Root { uri: uri.into(), name: None }
     }
 
-    /// A name for people.
+    /// Sets the name for people.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Root {
         self.name = Some(name.into());
         self
     }
 
-    /// The roots in a response that [`AskRequest::check`] accepted.
+    /// Returns the roots in a response that [`InputRequest::check`] accepted.
     pub(crate) fn read_all(answer: Value<'_>) -> Vec<Root> {
         let roots = answer.get("roots").map(Value::items);
         roots

@@ -9,6 +9,16 @@ use crate::json::{Json, ToJson, Writer};
 use super::catalog::{Annotations, Resource};
 
 /// One block of content.
+///
+/// ```
+/// use tinymcp::{Content, Resource, ToolOutput};
+///
+/// let output = ToolOutput::new()
+///     .content(Content::text("Two frames of the camera:"))
+///     .content(Content::image(b"\x89PNG".as_slice(), "image/png"))
+///     .content(Content::resource_link(Resource::new("camera://frame/2", "frame 2")));
+/// assert_eq!(output.content[0].as_text(), Some("Two frames of the camera:"));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Content {
@@ -29,10 +39,10 @@ pub enum Content {
         mime_type: String,
     },
     /// A resource the client may read.
-    Link(Box<Resource>),
+    ResourceLink(Box<Resource>),
     /// A resource's contents, embedded.
     Embedded(ResourceContents),
-    /// Any of these with annotations and `_meta` of the block.
+    /// Another block, with annotations and `_meta`.
     Annotated {
         /// The block. Of nested annotated blocks, the innermost annotations apply.
         content: Box<Content>,
@@ -46,28 +56,28 @@ pub enum Content {
 }
 
 impl Content {
-    /// Plain text.
+    /// Creates a block of plain text.
     pub fn text(text: impl Into<String>) -> Content {
         Content::Text(text.into())
     }
 
-    /// An image of this media type.
+    /// Creates a block with an image of this media type.
     pub fn image(data: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Content {
         Content::Image { data: data.into(), mime_type: mime_type.into() }
     }
 
-    /// A sound of this media type.
+    /// Creates a block with a sound of this media type.
     pub fn audio(data: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Content {
         Content::Audio { data: data.into(), mime_type: mime_type.into() }
     }
 
-    /// A resource the client may read.
-    pub fn link(resource: Resource) -> Content {
-        Content::Link(Box::new(resource))
+    /// Creates a block with a resource that the client may read.
+    pub fn resource_link(resource: Resource) -> Content {
+        Content::ResourceLink(Box::new(resource))
     }
 
-    /// A resource's contents within the block, text or bytes (MCP 2026-07-28 server/tools, embedded
-    /// resources): `Content::embedded(ResourceContents::text("file:///a.txt", "…"))`.
+    /// Creates a block with the contents of a resource, text or bytes (MCP 2026-07-28 server/tools,
+    /// embedded resources): `Content::embedded(ResourceContents::text("file:///a.txt", "…"))`.
     pub fn embedded(contents: ResourceContents) -> Content {
         Content::Embedded(contents)
     }
@@ -93,6 +103,21 @@ impl Content {
 }
 
 /// Contents of one resource.
+///
+/// A handler may also return a `String`, a `Vec<u8>` or a [`Json`], which get the requested URI.
+/// Use this type for another URI or media type:
+///
+/// ```
+/// use tinymcp::{Resource, ResourceContents, Server};
+///
+/// let mut server = Server::new("notes", "1.0.0");
+/// server.resource(Resource::new("notes://all", "all notes"), |_, _uri| {
+///     let text = ResourceContents::text("notes://1", "# Milk").mime_type("text/markdown");
+///     let photo = ResourceContents::bytes("notes://1/photo", b"\x89PNG".as_slice());
+///     Ok(vec![text, photo.mime_type("image/png")])
+/// })?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ResourceContents {
@@ -106,7 +131,7 @@ pub struct ResourceContents {
     pub meta: Option<Json>,
 }
 
-/// Text or bytes.
+/// Text or bytes. It is a field of [`ResourceContents`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Text.
@@ -116,17 +141,17 @@ pub enum Body {
 }
 
 impl ResourceContents {
-    /// Text at this URI.
+    /// Creates text contents at this URI.
     pub fn text(uri: impl Into<String>, text: impl Into<String>) -> ResourceContents {
         ResourceContents { uri: uri.into(), mime_type: None, body: Body::Text(text.into()), meta: None }
     }
 
-    /// Bytes at this URI.
+    /// Creates binary contents at this URI.
     pub fn bytes(uri: impl Into<String>, bytes: impl Into<Vec<u8>>) -> ResourceContents {
         ResourceContents { uri: uri.into(), mime_type: None, body: Body::Bytes(bytes.into()), meta: None }
     }
 
-    /// Media type.
+    /// Sets the media type.
     #[must_use]
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> ResourceContents {
         self.mime_type = Some(mime_type.into());
@@ -142,6 +167,21 @@ impl ResourceContents {
 }
 
 /// A tool's result.
+///
+/// A handler may also return text, [`Json`] or a type of [`record!`](crate::record!); the library
+/// converts it. Return this type for several blocks, or for an error with structured data:
+///
+/// ```
+/// use tinymcp::{Content, Server, Tool, ToolOutput, json};
+///
+/// let mut server = Server::new("board", "1.0.0");
+/// server.tool(Tool::new("self_test"), |_, ()| {
+///     let mut output = ToolOutput::structured(json!({"passed": 11, "failed": 1}));
+///     output.is_error = true;
+///     Ok(output.content(Content::text("the flash memory is worn")))
+/// })?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ToolOutput {
@@ -161,13 +201,13 @@ impl ToolOutput {
         ToolOutput::default()
     }
 
-    /// One block of text.
+    /// Creates a result with one block of text.
     pub fn text(text: impl Into<String>) -> ToolOutput {
         ToolOutput { content: vec![Content::Text(text.into())], ..ToolOutput::default() }
     }
 
-    /// A structured result. Its JSON is also sent as text when no other content is given, for
-    /// clients that do not read structured results.
+    /// Creates a structured result. If the result has no other content, its JSON is also sent as
+    /// text, for clients that do not read structured results.
     pub fn structured(value: Json) -> ToolOutput {
         ToolOutput { structured: Some(value), ..ToolOutput::default() }
     }
@@ -233,6 +273,17 @@ impl From<Json> for ToolOutput {
 }
 
 /// A value that becomes a tool's structured result.
+///
+/// Types of [`record!`](crate::record!) need no wrapper. Other types do, such as numbers, lists and
+/// maps. They implement [`ToJson`], and [`FromJson`](crate::record::FromJson) for the schema:
+///
+/// ```
+/// use tinymcp::{Server, Structured, Tool};
+///
+/// let mut server = Server::new("board", "1.0.0");
+/// server.tool(Tool::new("pins"), |_, ()| Ok(Structured(vec![4, 17, 27])))?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Structured<T>(pub T);
 
@@ -245,6 +296,8 @@ impl<T: ToJson> From<Structured<T>> for ToolOutput {
 }
 
 /// Result of reading a resource: usually one piece, several for a folder.
+///
+/// A handler returns anything that converts to it: text, bytes, [`Json`], or [`ResourceContents`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReadOutput {
@@ -310,6 +363,8 @@ impl From<Vec<ResourceContents>> for ReadOutput {
 }
 
 /// Role of the speaker in a prompt or a sampling request.
+///
+/// See [`PromptOutput`] and [`Sampling`](crate::Sampling).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The user.
@@ -319,7 +374,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The wire name.
+    /// Returns the wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::User => "user",
@@ -329,6 +384,17 @@ impl Role {
 }
 
 /// A filled-in prompt.
+///
+/// ```
+/// use tinymcp::{Content, PromptOutput, ResourceContents, Role};
+///
+/// let log = ResourceContents::text("file:///var/log/boot.log", "usb 1-1: reset");
+/// let prompt = PromptOutput::new()
+///     .description("Explains a log")
+///     .message(Role::User, Content::embedded(log))
+///     .user("Which of these lines is a fault?");
+/// assert_eq!(prompt.messages.len(), 2);
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PromptOutput {
@@ -372,6 +438,19 @@ impl PromptOutput {
 }
 
 /// Completion values of an argument, best first.
+///
+/// ```
+/// use tinymcp::{Argument, Completion, Prompt, PromptOutput, Server};
+///
+/// let mut server = Server::new("weather", "1.0.0");
+/// server.prompt(Prompt::new("forecast").argument(Argument::required("city")), |_, arguments| {
+///     Ok(PromptOutput::new().user(format!("Weather in {}?", arguments.required("city")?)))
+/// })?;
+/// server.complete_prompt("forecast", "city", |request| {
+///     Completion::matching(request.value, ["Berlin", "Bern", "Oslo"])
+/// })?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Completion {
@@ -379,20 +458,20 @@ pub struct Completion {
     pub values: Vec<String>,
     /// Total number of values, if known.
     pub total: Option<u64>,
-    /// There are more values than these.
+    /// More values exist than `values` contains.
     pub more: bool,
 }
 
 impl Completion {
-    /// Largest number of values in one response (MCP server/utilities/completion).
-    pub const MOST: usize = 100;
+    /// Maximum number of values in one response (MCP server/utilities/completion).
+    pub const MAX_VALUES: usize = 100;
 
-    /// Creates a completion. Only the first [`Completion::MOST`] values are sent; `total` counts
-    /// all.
+    /// Creates a completion. Only the first [`Completion::MAX_VALUES`] values are sent; `total`
+    /// counts all.
     pub fn new<S: Into<String>>(values: impl IntoIterator<Item = S>) -> Completion {
         let mut values: Vec<String> = values.into_iter().map(Into::into).collect();
         let count = values.len();
-        values.truncate(Completion::MOST);
+        values.truncate(Completion::MAX_VALUES);
         Completion { more: count > values.len(), total: Some(count as u64), values }
     }
 

@@ -5,10 +5,12 @@
 //! era.
 //!
 //! # Invariants
-//! - A [`Query`] points into its document by [`NodeId`], so that document and query travel
-//!   together to a worker without a copy.
+//! - A [`Query`] refers to its document by [`NodeId`], so that both can be moved to a worker
+//!   without a copy.
 //! - [`Fault`] lists all failures of a request; `era` maps them to codes.
 
+#[cfg(feature = "extensions")]
+pub(crate) mod app;
 pub(crate) mod catalog;
 pub(crate) mod client_request;
 pub(crate) mod content;
@@ -16,8 +18,17 @@ mod elicitation;
 #[cfg(feature = "hub")]
 pub(crate) mod proxied_result;
 mod sampling;
-#[cfg(feature = "client")]
+#[cfg(feature = "skills")]
+#[cfg_attr(not(unix), allow(dead_code))] // Servers offer skills on Unix only.
+pub(crate) mod skill;
+#[cfg(any(feature = "client", feature = "tasks"))]
 pub(crate) mod task;
+#[cfg(any(feature = "tasks", feature = "access-log"))]
+pub(crate) mod timestamp;
+mod tool_hints;
+#[cfg(any(feature = "client", feature = "observe"))]
+#[cfg_attr(not(feature = "observe"), allow(dead_code, unreachable_pub))] // The hub checks the form.
+pub(crate) mod trace;
 pub(crate) mod uri_template;
 
 use std::borrow::Cow;
@@ -32,13 +43,27 @@ impl Revision {
     /// Number of revisions: the size of a table with one entry per revision.
     pub(crate) const COUNT: usize = 5;
 
-    /// This revision's place in such a table.
+    /// Returns the index of this revision in such a table.
     pub(crate) fn slot(self) -> usize {
         usize::from(self.0) % Revision::COUNT
     }
 }
 
 /// Capabilities that a client declared.
+///
+/// ```
+/// use tinymcp::{Server, Tool};
+///
+/// let mut server = Server::new("board", "1.0.0");
+/// server.tool(Tool::new("reset"), |ctx, ()| {
+///     // Some hosts cannot show forms.
+///     if ctx.client_capabilities().form {
+///         // ctx.elicit(…)?
+///     }
+///     Ok("the board restarts")
+/// })?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientCapabilities {
     /// Supports form elicitation.
@@ -54,6 +79,19 @@ pub struct ClientCapabilities {
 }
 
 /// Severity of a log entry (RFC 5424 names, as in MCP server/utilities/logging).
+///
+/// ```
+/// use tinymcp::{Level, Server, Tool};
+///
+/// let mut server = Server::new("board", "1.0.0");
+/// server.logging();
+/// server.tool(Tool::new("flash"), |ctx, ()| {
+///     ctx.log(Level::Warning, Some("flash"), "block 17 is worn")?;
+///     Ok("written")
+/// })?;
+/// assert!(Level::Warning > Level::Info);
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Details for debugging.
@@ -86,12 +124,12 @@ impl Level {
         ("emergency", Level::Emergency),
     ];
 
-    /// The wire name.
+    /// Returns the wire name.
     pub fn as_str(self) -> &'static str {
         Level::NAMES[self as usize].0
     }
 
-    /// The level with this wire name.
+    /// Returns the level with this wire name.
     pub fn parse(name: &str) -> Option<Level> {
         Level::NAMES.iter().find(|(n, _)| *n == name).map(|(_, level)| *level)
     }
@@ -104,7 +142,7 @@ pub(crate) struct Peer {
     pub revision: Revision,
     /// Declared capabilities.
     pub capabilities: ClientCapabilities,
-    /// Lowest level of log entries to send; `None`: send none.
+    /// Lowest level of log entries to send. With `None` no log entries are sent.
     pub log_level: Option<Level>,
 }
 
@@ -113,15 +151,18 @@ pub(crate) struct Peer {
 pub(crate) struct Session {
     /// Negotiated revision, declared capabilities, log floor.
     pub peer: Peer,
-    /// The `name` and `version` that the client gives itself, as an object.
+    /// The `name` and `version` that the client has sent, as an object.
     pub client: Json,
-    /// Resource URIs it subscribed to.
+    /// Settings of the client for extensions that the server has, an object by id.
+    #[cfg(feature = "extensions")]
+    pub extensions: Json,
+    /// URIs of the resources that the client has subscribed to.
     pub subscriptions: Vec<String>,
     /// The client has sent `notifications/initialized`.
     pub ready: bool,
 }
 
-/// One request, decoded. Ids point into the document the query came with.
+/// Decoded request. Its [`NodeId`]s belong to the document that it was decoded from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Query {
     /// The operation.
@@ -133,10 +174,10 @@ pub(crate) struct Query {
     /// The progress token.
     pub progress: Option<NodeId>,
     /// Responses of the client to the requests of an earlier round, an object by key.
-    pub answers: Option<NodeId>,
+    pub responses: Option<NodeId>,
     /// The `requestState` of an earlier round, a string.
     pub state: Option<NodeId>,
-    /// The client's description, where the request carries one.
+    /// Description of the client, if the request contains one.
     pub client: Option<NodeId>,
     /// The request's parameters, an object.
     pub params: Option<NodeId>,
@@ -148,51 +189,51 @@ pub(crate) struct Query {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Opens a session; the response describes the server.
-    Open,
+    Initialize,
     /// Describes the server, without a session.
-    Describe,
-    /// Has an empty result.
+    Discover,
+    /// Pings the server. The result is empty.
     Ping,
-    /// A page of tools.
+    /// Lists a page of tools.
     ListTools {
         /// Cursor of the page.
         cursor: Option<NodeId>,
     },
-    /// A page of resources.
+    /// Lists a page of resources.
     ListResources {
         /// Cursor of the page.
         cursor: Option<NodeId>,
     },
-    /// A page of resource templates.
+    /// Lists a page of resource templates.
     ListTemplates {
         /// Cursor of the page.
         cursor: Option<NodeId>,
     },
-    /// A page of prompts.
+    /// Lists a page of prompts.
     ListPrompts {
         /// Cursor of the page.
         cursor: Option<NodeId>,
     },
-    /// Run a tool.
+    /// Calls a tool.
     CallTool {
         /// Its name, a string.
         name: NodeId,
         /// An object, when present.
         arguments: Option<NodeId>,
     },
-    /// Read a resource.
+    /// Reads a resource.
     ReadResource {
         /// Its URI, a string.
         uri: NodeId,
     },
-    /// Fill in a prompt.
+    /// Gets a prompt.
     GetPrompt {
         /// Its name, a string.
         name: NodeId,
         /// An object of strings, when present.
         arguments: Option<NodeId>,
     },
-    /// Offer values for an argument.
+    /// Completes an argument.
     Complete {
         /// Prompt name or URI template, a string.
         subject: NodeId,
@@ -202,7 +243,7 @@ pub(crate) enum Operation {
         argument: NodeId,
         /// Text typed so far, a string.
         value: NodeId,
-        /// Arguments that are settled already, an object of strings.
+        /// Values of other arguments, an object of strings.
         context: Option<NodeId>,
     },
     /// Subscribes to updates of a resource for the rest of the session.
@@ -210,7 +251,7 @@ pub(crate) enum Operation {
         /// Its URI, a string.
         uri: NodeId,
     },
-    /// Ends such a subscription.
+    /// Ends the subscription to a resource.
     Unsubscribe {
         /// Its URI, a string.
         uri: NodeId,
@@ -222,6 +263,8 @@ pub(crate) enum Operation {
         /// The filter, an object.
         filter: NodeId,
     },
+    /// A method that only an extension can define.
+    Extension,
 }
 
 /// Subject of a completion.
@@ -235,16 +278,22 @@ pub(crate) enum CompletionKind {
 
 /// Decoded notification of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Note {
+pub(crate) enum ClientNotification {
     /// The session is ready.
-    Ready,
+    Initialized,
     /// Cancels a request; the node of its id.
     Cancelled(NodeId),
+    /// The roots of the client changed.
+    RootsListChanged,
     /// A notification without effect on this server.
     Ignored,
 }
 
 /// Change of a catalog at run time.
+///
+/// `ClientBuilder::on_change` reports it, for example to read a list again. A server announces
+/// changes with [`Server::tools_may_change`](crate::Server::tools_may_change) and makes them with a
+/// [`Handle`](crate::Handle).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The list of tools.
@@ -254,7 +303,7 @@ pub enum Change {
     /// The list of resources or of templates.
     Resources,
     /// The contents of one resource, by URI.
-    Updated(String),
+    ResourceUpdated(String),
 }
 
 /// Filter of a listen request; in the acknowledgement, the accepted filter.
@@ -268,25 +317,40 @@ pub(crate) struct Filter {
     pub resources: bool,
     /// Updates of these URIs.
     pub uris: Vec<String>,
+    /// States of the tasks with these ids.
+    #[cfg(feature = "tasks")]
+    pub tasks: Vec<String>,
+    /// The URIs in `uris` whose updates are not sent.
+    #[cfg(feature = "visibility")]
+    pub silent: Vec<String>,
 }
 
 impl Filter {
     /// Returns `true` if this change passes the filter.
     pub(crate) fn wants(&self, change: &Change) -> bool {
+        #[cfg(feature = "visibility")]
+        if matches!(change, Change::ResourceUpdated(uri) if self.silent.contains(uri)) {
+            return false;
+        }
         match change {
             Change::Tools => self.tools,
             Change::Prompts => self.prompts,
             Change::Resources => self.resources,
-            Change::Updated(uri) => self.uris.iter().any(|u| u == uri),
+            Change::ResourceUpdated(uri) => self.uris.iter().any(|u| u == uri),
         }
     }
 }
 
 /// Capabilities of a server, derived from the registered items.
+///
+/// `ServerInfo::capabilities` has those of a connected server. A server does not set them:
+/// registered entries and methods such as
+/// [`Server::tools_may_change`](crate::Server::tools_may_change) do.
+/// See [`Server`](crate::Server).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerCapabilities {
-    /// It has tools, or may get some while it runs.
+    /// It has tools, or may have tools later.
     pub tools: bool,
     /// It sends notifications about changes of the list of tools.
     pub tools_changed: bool,
@@ -307,11 +371,21 @@ pub struct ServerCapabilities {
 }
 
 /// Scope and duration for which a response may be cached (MCP 2026-07-28 server/utilities/caching).
+///
+/// ```
+/// use tinymcp::{CacheHint, Server};
+///
+/// let mut server = Server::new("weather", "1.0.0");
+/// // The lists are the same for all users and change once a day at most.
+/// server.list_cache(CacheHint { ttl_ms: 3_600_000, public: true });
+/// server.read_cache(CacheHint { ttl_ms: 60_000, public: false });
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheHint {
-    /// Milliseconds for which the response stays fresh; 0: stale at once.
+    /// Milliseconds for which the response may be cached; 0 means not at all.
     pub ttl_ms: u32,
-    /// Other users may receive it; only for data that is the same for everybody.
+    /// The cached response may be sent to other users. Set this only for data that is the same for
+    /// all users.
     pub public: bool,
 }
 
@@ -323,13 +397,13 @@ pub(crate) enum Fault {
     Parse(String),
     /// The JSON is not a valid request.
     InvalidRequest(Cow<'static, str>),
-    /// Unknown method, or no entry for it is registered.
+    /// The method is unknown, or the server has no entry that it applies to.
     UnknownMethod(String),
     /// A parameter is missing or invalid.
     InvalidParams(Cow<'static, str>),
     /// No resource has this URI.
     ResourceNotFound(String),
-    /// The client did not declare what the request needs.
+    /// The client did not declare a capability that the request requires.
     MissingCapability(ClientCapabilities),
     /// The request names a revision that is not served.
     UnsupportedVersion(String),
@@ -340,11 +414,11 @@ pub(crate) enum Fault {
     Internal(&'static str),
     /// A handler's own protocol error.
     Custom {
-        /// Outside -32768..=-32000, or one of JSON-RPC's own codes.
+        /// Code outside -32768..=-32000, or one of the codes of JSON-RPC.
         code: i32,
-        /// One sentence.
+        /// Message, one sentence.
         message: String,
-        /// More for a program.
+        /// Additional data for programs.
         data: Option<Json>,
     },
 }
@@ -352,17 +426,17 @@ pub(crate) enum Fault {
 /// Name, version and description of a server or client (`Implementation`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// For programs.
+    /// Name for programs.
     pub name: String,
-    /// The program's version.
+    /// Version of the program.
     pub version: String,
-    /// For people.
+    /// Name for people.
     pub title: Option<String>,
     /// Description of the server.
     pub description: Option<String>,
     /// URL of its website.
     pub website: Option<String>,
-    /// Pictures for hosts that show them.
+    /// Icons.
     pub icons: Vec<catalog::Icon>,
     /// Instructions for the model.
     pub instructions: Option<String>,

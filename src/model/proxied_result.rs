@@ -6,7 +6,7 @@ use super::CacheHint;
 
 /// Kind of a proxied result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Passage {
+pub(crate) enum ProxiedKind {
     /// Result of a tool.
     Tool,
     /// The contents of a resource.
@@ -17,12 +17,12 @@ pub(crate) enum Passage {
     Completion,
 }
 
-/// Result of an upstream server that a hub forwards. The members stay as received, except those of
+/// Result of an upstream server that a hub forwards. The members are unchanged, except those about
 /// the upstream connection, which `era` removes.
 #[derive(Clone, Debug)]
-pub(crate) struct Relayed {
+pub(crate) struct ProxiedResult {
     /// Kind of the result.
-    pub passage: Passage,
+    pub kind: ProxiedKind,
     /// Its members, an object.
     pub members: Json,
     /// The members of its `_meta`, as text without braces.

@@ -1,25 +1,38 @@
 //! Sampling: requests for a message of the client's model, with or without tools.
 //!
-//! Source: MCP client/sampling (2025-11-25, 2026-07-28). The specification deprecates it since
-//! 2026-07-28; it works in every revision that has it.
+//! Source: MCP client/sampling (2025-11-25, 2026-07-28). The revision 2026-07-28 deprecates
+//! sampling; it works in every revision that has it.
 
 use crate::json::{Doc, Json, Kind, Value};
 use crate::model::catalog::Tool;
 use crate::model::content::{Content, Role};
 
 /// A request for one message of the model.
+///
+/// ```
+/// use tinymcp::{Context, Sampling, ToolError};
+///
+/// fn summarize(ctx: &mut Context<'_>, text: &str) -> Result<String, ToolError> {
+///     let request = Sampling::new(200)
+///         .system("You summarize logs in one sentence.")
+///         .user(text)
+///         .model_hint("haiku")
+///         .temperature(0.0);
+///     Ok(ctx.sample("summary", request)?.text())
+/// }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Sampling {
     /// The conversation so far.
-    pub messages: Vec<(Role, Vec<Block>)>,
-    /// At most this many tokens.
+    pub messages: Vec<(Role, Vec<SamplingBlock>)>,
+    /// Maximum number of tokens of the message.
     pub max_tokens: u32,
     /// System prompt.
     pub system: Option<String>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// Texts that end the message.
+    /// Stop sequences: texts that end the message.
     pub stop: Vec<String>,
     /// Parts of names of models, in order of preference.
     pub hints: Vec<String>,
@@ -34,8 +47,10 @@ pub struct Sampling {
 }
 
 /// One block of a sampling message.
+///
+/// A message of [`Sampling`] and a [`SampleResult`] consist of them.
 #[derive(Clone, Debug)]
-pub enum Block {
+pub enum SamplingBlock {
     /// Text, a picture or a sound.
     Content(Content),
     /// The model requests a tool call.
@@ -51,21 +66,23 @@ pub enum Block {
     },
 }
 
-impl Block {
-    /// The content: the block itself, or the result of a tool.
+impl SamplingBlock {
+    /// Returns the content: the block itself, or the result of a tool.
     fn contents(&self) -> &[Content] {
         match self {
-            Block::Content(content) => std::slice::from_ref(content),
-            Block::ToolResult { content, .. } => content,
-            Block::ToolUse(_) => &[],
+            SamplingBlock::Content(content) => std::slice::from_ref(content),
+            SamplingBlock::ToolResult { content, .. } => content,
+            SamplingBlock::ToolUse(_) => &[],
         }
     }
 }
 
 /// A tool call that the model requests.
+///
+/// [`SampleResult::tool_uses`] returns them; see [`ToolChoice`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolUse {
-    /// Names this use.
+    /// Id of this tool use.
     pub id: String,
     /// Name of the tool.
     pub name: String,
@@ -74,6 +91,22 @@ pub struct ToolUse {
 }
 
 /// Rule for the model's use of tools.
+///
+/// ```
+/// use tinymcp::{Context, Sampling, Tool, ToolChoice, ToolError, json};
+///
+/// fn classify(ctx: &mut Context<'_>, text: &str) -> Result<String, ToolError> {
+///     let label = Tool::new("label").description("Stores the label").input_schema(json!({
+///         "type": "object",
+///         "properties": {"label": {"enum": ["fault", "noise"]}},
+///         "required": ["label"]
+///     }));
+///     let request = Sampling::new(100).user(text).tool(label).tool_choice(ToolChoice::Required);
+///     let message = ctx.sample("label", request)?;
+///     let uses: Vec<String> = message.tool_uses().map(|call| call.input.as_str().to_owned()).collect();
+///     Ok(uses.join("\n"))
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolChoice {
     /// The model decides.
@@ -114,31 +147,31 @@ impl Sampling {
     /// Adds a text message of the user.
     #[must_use]
     pub fn user(self, text: impl Into<String>) -> Sampling {
-        self.message(Role::User, [Block::Content(Content::text(text))])
+        self.message(Role::User, [SamplingBlock::Content(Content::text(text))])
     }
 
     /// Adds a message.
     #[must_use]
-    pub fn message(mut self, role: Role, blocks: impl Into<Vec<Block>>) -> Sampling {
+    pub fn message(mut self, role: Role, blocks: impl Into<Vec<SamplingBlock>>) -> Sampling {
         self.messages.push((role, blocks.into()));
         self
     }
 
-    /// System prompt.
+    /// Sets the system prompt.
     #[must_use]
     pub fn system(mut self, text: impl Into<String>) -> Sampling {
         self.system = Some(text.into());
         self
     }
 
-    /// Sampling temperature.
+    /// Sets the sampling temperature.
     #[must_use]
     pub fn temperature(mut self, temperature: f64) -> Sampling {
         self.temperature = Some(temperature);
         self
     }
 
-    /// Adds a text that ends the message.
+    /// Adds a stop sequence: a text that ends the message.
     #[must_use]
     pub fn stop(mut self, text: impl Into<String>) -> Sampling {
         self.stop.push(text.into());
@@ -152,7 +185,7 @@ impl Sampling {
         self
     }
 
-    /// Priorities of cost, speed and intelligence, each from 0 to 1.
+    /// Sets the priorities of cost, speed and intelligence, each from 0 to 1.
     #[must_use]
     pub fn priorities(
         mut self,
@@ -164,21 +197,21 @@ impl Sampling {
         self
     }
 
-    /// Adds a tool that the model may request. Needs a client that declared `sampling.tools`.
+    /// Adds a tool that the model may request. Requires a client that declares `sampling.tools`.
     #[must_use]
     pub fn tool(mut self, tool: Tool) -> Sampling {
         self.tools.push(tool);
         self
     }
 
-    /// Rule for the model's use of tools.
+    /// Sets the rule for the model's use of tools.
     #[must_use]
     pub fn tool_choice(mut self, choice: ToolChoice) -> Sampling {
         self.tool_choice = Some(choice);
         self
     }
 
-    /// Additional data for the model's provider, an object.
+    /// Sets additional data for the model's provider, an object.
     #[must_use]
     pub fn metadata(mut self, metadata: Json) -> Sampling {
         self.metadata = Some(metadata);
@@ -191,7 +224,7 @@ impl Sampling {
 
     /// Every block of content, also of tool results.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &Content> {
-        self.messages.iter().flat_map(|(_, blocks)| blocks).flat_map(Block::contents)
+        self.messages.iter().flat_map(|(_, blocks)| blocks).flat_map(SamplingBlock::contents)
     }
 
     /// Finds tool uses without a result and results without a use, which a client must reject (MCP
@@ -201,8 +234,8 @@ impl Sampling {
         for (role, blocks) in &self.messages {
             let results = || {
                 blocks.iter().filter_map(|b| match b {
-                    Block::ToolResult { id, .. } => Some(id.as_str()),
-                    Block::Content(_) | Block::ToolUse(_) => None,
+                    SamplingBlock::ToolResult { id, .. } => Some(id.as_str()),
+                    SamplingBlock::Content(_) | SamplingBlock::ToolUse(_) => None,
                 })
             };
             let count = results().count();
@@ -219,8 +252,8 @@ impl Sampling {
             open = blocks
                 .iter()
                 .filter_map(|b| match b {
-                    Block::ToolUse(u) => Some(u.id.as_str()),
-                    Block::Content(_) | Block::ToolResult { .. } => None,
+                    SamplingBlock::ToolUse(u) => Some(u.id.as_str()),
+                    SamplingBlock::Content(_) | SamplingBlock::ToolResult { .. } => None,
                 })
                 .collect();
             if !open.is_empty() && *role != Role::Assistant {
@@ -232,17 +265,31 @@ impl Sampling {
 }
 
 /// A client's response to a [`Sampling`]: one message of its model.
+///
+/// ```
+/// use tinymcp::{Client, SampleResponse};
+///
+/// fn complete(prompt: &str) -> String {
+///     // Calls a model.
+///     format!("{} words", prompt.split(' ').count())
+/// }
+///
+/// let builder = Client::builder("host", "1.0.0").on_sample(|request| {
+///     let prompt = format!("{:?}", request.messages);
+///     Ok(SampleResponse::new("small-model").text(complete(&prompt)).stop_reason("endTurn"))
+/// });
+/// ```
 #[cfg(feature = "client")]
 #[derive(Clone, Debug)]
 pub struct SampleResponse {
     pub(crate) model: String,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<SamplingBlock>,
     pub(crate) stop_reason: Option<String>,
 }
 
 #[cfg(feature = "client")]
 impl SampleResponse {
-    /// A message of the model of this name.
+    /// Creates an empty message of the model with this name.
     pub fn new(model: impl Into<String>) -> SampleResponse {
         SampleResponse { model: model.into(), blocks: Vec::new(), stop_reason: None }
     }
@@ -250,18 +297,18 @@ impl SampleResponse {
     /// Adds a text block.
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> SampleResponse {
-        self.block(Block::Content(Content::text(text)))
+        self.block(SamplingBlock::Content(Content::text(text)))
     }
 
     /// Adds a block.
     #[must_use]
-    pub fn block(mut self, block: Block) -> SampleResponse {
+    pub fn block(mut self, block: SamplingBlock) -> SampleResponse {
         self.blocks.push(block);
         self
     }
 
-    /// Stop reason: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or a value of
-    /// the provider.
+    /// Sets the stop reason: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or a value of the
+    /// provider.
     #[must_use]
     pub fn stop_reason(mut self, reason: impl Into<String>) -> SampleResponse {
         self.stop_reason = Some(reason.into());
@@ -270,11 +317,11 @@ impl SampleResponse {
 
     /// Every block of content, also of tool results.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &Content> {
-        self.blocks.iter().flat_map(Block::contents)
+        self.blocks.iter().flat_map(SamplingBlock::contents)
     }
 }
 
-/// Returns `true` if `answer` is a sampling result.
+/// Checks that `answer` is a sampling result.
 pub(super) fn check(answer: Value<'_>) -> Result<(), String> {
     if !matches!(answer.get("role").and_then(Value::as_str), Some("user" | "assistant")) {
         return Err("/role must be user or assistant".to_owned());
@@ -291,6 +338,9 @@ pub(super) fn check(answer: Value<'_>) -> Result<(), String> {
 }
 
 /// The model's message.
+///
+/// [`Context::sample`](crate::Context::sample) returns it; see [`Sampling`], and [`ToolChoice`] for
+/// tools.
 #[derive(Debug)]
 pub struct SampleResult {
     doc: Doc,
@@ -301,19 +351,19 @@ impl SampleResult {
         SampleResult { doc }
     }
 
-    /// The blocks of the message, as received.
+    /// Returns the blocks of the message, as received.
     pub fn blocks(&self) -> impl Iterator<Item = Value<'_>> {
         let content = self.doc.root().get("content");
         let single = content.filter(|c| c.kind() == Kind::Object);
         single.into_iter().chain(content.into_iter().flat_map(Value::items))
     }
 
-    /// The text of the message: its text blocks, joined.
+    /// Returns the text blocks of the message, joined.
     pub fn text(&self) -> String {
         self.blocks().filter_map(|b| b.get("text")?.as_str()).collect()
     }
 
-    /// The tool calls that the model requests.
+    /// Returns the tool calls that the model requests.
     pub fn tool_uses(&self) -> impl Iterator<Item = ToolUse> {
         self.blocks().filter_map(|b| {
             (b.get("type")?.as_str()? == "tool_use").then_some(())?;
@@ -325,12 +375,13 @@ impl SampleResult {
         })
     }
 
-    /// Name of the model.
+    /// Returns the name of the model.
     pub fn model(&self) -> &str {
         self.doc.root().get("model").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Stop reason: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or a value of the provider.
+    /// Returns the stop reason: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or a value of
+    /// the provider.
     pub fn stop_reason(&self) -> Option<&str> {
         self.doc.root().get("stopReason")?.as_str()
     }

@@ -58,6 +58,8 @@ mod tests;
 
 use percent::{encode, is_literal, is_triplet, is_unreserved, literal_at};
 pub(crate) use percent::{has_scheme, unencoded};
+#[cfg(feature = "skills")]
+pub(crate) use percent::{percent_decoded, percent_encoded};
 use std::fmt;
 
 /// A parsed URI template (RFC 6570, levels 1 to 3).
@@ -66,6 +68,22 @@ use std::fmt;
 /// rejects a template in which two variables are adjacent, such as `{a}{b}` or `{name}{.ext}`: see
 /// [`Server::template`](crate::Server::template). Values are decoded and untrusted: `%2F` is read
 /// as `/`, so confine paths before use.
+///
+/// ```
+/// use tinymcp::UriTemplate;
+///
+/// let pins = UriTemplate::parse("gpio://{bank}/pin/{number}{?unit}")?;
+/// let found = pins.matches("gpio://a/pin/4?unit=volt").expect("the URI fits");
+/// assert_eq!((found.get("bank"), found.get("unit")), (Some("a"), Some("volt")));
+///
+/// let uri = pins.expand(|name| match name {
+///     "bank" => Some("b c"),
+///     "number" => Some("17"),
+///     _ => None,
+/// });
+/// assert_eq!(uri, "gpio://b%20c/pin/17");
+/// # Ok::<(), tinymcp::TemplateError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriTemplate {
     text: Box<str>,
@@ -141,8 +159,8 @@ impl Op {
         matches!(self, Op::Parameter | Op::Query | Op::Continuation)
     }
 
-    /// Returns `true` if a value may contain the character with which the next variable begins;
-    /// `None` if that begins with its value.
+    /// Returns `true` if a value may contain `next`, the first character of the next variable. Pass
+    /// `None` if the next variable begins with its value.
     fn touches(self, next: Option<u8>) -> bool {
         next.is_none_or(|next| self.reserved() || is_unreserved(next))
     }
@@ -154,6 +172,13 @@ impl Op {
 }
 
 /// Error of a text that is not a template, with its position.
+///
+/// ```
+/// use tinymcp::{TemplateErrorKind, UriTemplate};
+///
+/// let error = UriTemplate::parse("gpio://pin/{number").unwrap_err();
+/// assert_eq!((error.kind, error.offset), (TemplateErrorKind::Unclosed, 11));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemplateError {
     /// Kind of the error.
@@ -162,7 +187,7 @@ pub struct TemplateError {
     pub offset: usize,
 }
 
-/// Kind of an error in a template.
+/// Kind of an error in a template. It is a field of [`TemplateError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TemplateErrorKind {
@@ -278,18 +303,18 @@ impl UriTemplate {
         UriTemplate { text: text.into(), parts: [Part::Literal(text.into())].into(), names: [].into() }
     }
 
-    /// The text that was parsed.
+    /// Returns the text that was parsed.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The names of the variables, each once, in order of first appearance.
+    /// Returns the names of the variables, each once, in order of first appearance.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(|name| &**name)
     }
 
-    /// The variables of a URI that this template could have produced, percent-decoded; `None`
-    /// if it does not match or is longer than [`Self::MAX_URI`] bytes.
+    /// Returns the variables of a URI that this template could have produced, percent-decoded;
+    /// `None` if the URI does not match or is longer than [`Self::MAX_URI`] bytes.
     ///
     /// The leftmost variable takes the longest text, then the next one. Query parameters that are
     /// missing in the URI are missing from the result. The values are untrusted: `%2F` is decoded
@@ -338,9 +363,9 @@ impl UriTemplate {
         None
     }
 
-    /// The URI for the given variables. A variable that `lookup` does not know writes nothing,
-    /// not even its separator (RFC 6570 section 3.2.1). `{+x}` and `{#x}` copy characters that are
-    /// percent-encoded already.
+    /// Returns the URI for the given variables. A variable for which `lookup` returns `None` is
+    /// omitted with its separator (RFC 6570 section 3.2.1). `{+x}` and `{#x}` copy characters that
+    /// are percent-encoded already.
     pub fn expand<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> String {
         let mut out = String::with_capacity(self.text.len());
         for part in &self.parts {
@@ -377,18 +402,21 @@ impl fmt::Display for UriTemplate {
 }
 
 /// The variables that [`UriTemplate::matches`] read from a URI: decoded, untrusted text.
+///
+/// See [`UriTemplate`], and [`Template`](crate::Template) for their use in a handler.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Variables {
     list: Vec<(Box<str>, String)>,
 }
 
 impl Variables {
-    /// The value of a variable; `None` if it is undefined in the URI.
+    /// Returns the value of a variable; `None` if it is undefined in the URI.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
     }
 
-    /// Names and values of the defined variables, in order of first appearance in the template.
+    /// Returns names and values of the defined variables, in order of first appearance in the
+    /// template.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.list.iter().map(|(n, v)| (&**n, v.as_str()))
     }
@@ -427,7 +455,8 @@ fn parse_expression(
     Ok(Part::Expression { op: op.unwrap_or(Op::Simple), vars: vars.into() })
 }
 
-/// RFC 6570 section 2.3: letters, digits, `_` and triplets, with single dots between them.
+/// Checks a name (RFC 6570 section 2.3): letters, digits, `_` and triplets, with single dots
+/// between them.
 fn check_name(name: &str, base: usize) -> Result<(), TemplateError> {
     let bytes = name.as_bytes();
     let err = |kind, i| {

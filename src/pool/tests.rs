@@ -11,12 +11,12 @@ use std::sync::mpsc::{self, Receiver, Sender};
 mod traffic;
 
 /// Upper bound of a wait.
-const LONG: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 type Task = Box<dyn FnOnce() + Send>;
 
 fn size(workers: usize, queue: usize) -> PoolSize {
-    PoolSize { workers, queue, stack: 128 << 10, idle: LONG }
+    PoolSize { workers, queue, stack: 128 << 10, idle: TIMEOUT }
 }
 
 /// A pool whose jobs are closures.
@@ -24,25 +24,25 @@ fn tasks(size: PoolSize) -> Pool<Task> {
     Pool::new(size, |task: Task| task())
 }
 
-fn soon() -> Instant {
-    Instant::now() + LONG
+fn deadline() -> Instant {
+    Instant::now() + TIMEOUT
 }
 
 /// Yields until the condition holds.
 fn until(claim: impl Fn() -> bool) {
-    let end = soon();
+    let end = deadline();
     while !claim() {
-        assert!(Instant::now() < end, "the claim never came true");
+        assert!(Instant::now() < end, "the condition was not met in time");
         thread::yield_now();
     }
 }
 
 fn next<T>(from: &Receiver<T>) -> T {
-    from.recv_timeout(LONG).expect("nothing arrived")
+    from.recv_timeout(TIMEOUT).expect("nothing arrived")
 }
 
 /// Runs `f` on a new thread. The channel receives its result.
-fn aside<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> Receiver<R> {
+fn spawn<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> Receiver<R> {
     let (sent, got) = mpsc::channel();
     thread::spawn(move || sent.send(f()).unwrap());
     got
@@ -50,7 +50,7 @@ fn aside<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> Receiver<
 
 /// Runs a test that may hang when it fails.
 fn in_time(test: impl FnOnce() + Send + 'static) {
-    next(&aside(test));
+    next(&spawn(test));
 }
 
 /// Closed at first. Threads pass once it is open.
@@ -60,7 +60,7 @@ struct Gate(Arc<(Mutex<bool>, Condvar)>);
 impl Gate {
     fn pass(&self) {
         let shut = self.0.0.lock().unwrap();
-        let waited = self.0.1.wait_timeout_while(shut, LONG, |open| !*open);
+        let waited = self.0.1.wait_timeout_while(shut, TIMEOUT, |open| !*open);
         assert!(*waited.unwrap().0, "the gate was never opened");
     }
 
@@ -99,12 +99,12 @@ fn occupy(pool: &Pool<Task>, workers: usize) -> Gate {
     gate
 }
 
-fn nothing() -> Task {
+fn noop() -> Task {
     Box::new(|| ())
 }
 
 /// Submitters that wait for any room.
-fn impatient(pool: &Pool<Task>) -> usize {
+fn blocked_submitters(pool: &Pool<Task>) -> usize {
     pool.handle.shared.lock().impatient
 }
 
@@ -113,7 +113,7 @@ fn parked<J: Send + 'static>(pool: &Pool<J>) -> u32 {
 }
 
 #[test]
-fn guard_returns_the_value_or_tells_of_the_panic() {
+fn guard_returns_the_value_or_the_panic() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -157,7 +157,7 @@ fn an_idle_worker_is_used_before_a_new_one_starts() {
     in_time(|| {
         let pool = tasks(size(4, 8));
         for _ in 0..100 {
-            pool.submit(nothing()).unwrap();
+            pool.submit(noop()).unwrap();
             until(|| parked(&pool) == 1);
         }
         assert_eq!(pool.threads(), 1);
@@ -188,11 +188,11 @@ fn as_many_jobs_run_at_once_as_there_are_workers() {
     for (asked, workers) in [(0, 1), (1, 1), (2, 2), (64, 64), (1000, 64)] {
         let pool = tasks(size(asked, 4));
         let gate = occupy(&pool, workers);
-        pool.submit(nothing()).unwrap();
+        pool.submit(noop()).unwrap();
         assert_eq!(pool.threads(), workers);
         assert_eq!((pool.running(), pool.queued()), (workers, 1));
         gate.open();
-        assert!(pool.wait_idle(soon()));
+        assert!(pool.wait_idle(deadline()));
         assert_eq!((pool.running(), pool.queued()), (0, 0));
     }
 }
@@ -207,11 +207,11 @@ fn full_queue_returns_the_job() {
         for n in 1..=room {
             pool.try_submit(n).unwrap();
         }
-        let refused = pool.try_submit(99).unwrap_err();
-        assert_eq!((refused.job, refused.why), (99, PoolError::Full));
+        let rejected = pool.try_submit(99).unwrap_err();
+        assert_eq!((rejected.job, rejected.reason), (99, PoolError::Full));
         assert_eq!(pool.queued(), room);
         gate.open();
-        assert!(pool.wait_idle(soon()));
+        assert!(pool.wait_idle(deadline()));
         pool.try_submit(100).unwrap();
     }
 }
@@ -232,7 +232,7 @@ fn one_worker_takes_jobs_in_the_order_they_came() {
 }
 
 #[test]
-fn panicking_jobs_kill_nothing() {
+fn a_panicking_job_ends_no_worker() {
     in_time(|| {
         for workers in [1, 2, 64] {
             let (sent, got) = mpsc::channel();
@@ -244,7 +244,7 @@ fn panicking_jobs_kill_nothing() {
             });
             let mut jobs: Vec<u32> = (0..3000).collect();
             pool.submit_all(&mut jobs, |_| true).unwrap();
-            assert!(pool.wait_idle(soon()));
+            assert!(pool.wait_idle(deadline()));
             assert_eq!(got.try_iter().count(), 1000);
             assert!((1..=workers).contains(&pool.threads()));
         }
@@ -252,7 +252,7 @@ fn panicking_jobs_kill_nothing() {
 }
 
 #[test]
-fn a_never_ending_job_holds_up_only_its_own_worker() {
+fn a_never_ending_job_blocks_only_its_own_worker() {
     in_time(|| {
         let pool = tasks(size(2, 4));
         let gate = occupy(&pool, 1);
@@ -288,13 +288,13 @@ fn withdrawn_jobs_come_back_in_order_and_never_run() {
         assert_eq!(pool.withdraw(&mut |n| *n == 0), [0; 0]);
         assert_eq!(pool.queued(), 4);
         gate.open();
-        assert!(pool.wait_idle(soon()));
+        assert!(pool.wait_idle(deadline()));
         assert_eq!(got.try_iter().collect::<Vec<_>>(), [0, 1, 3, 5, 7]);
     });
 }
 
 #[test]
-fn a_panic_while_choosing_what_to_withdraw_changes_nothing() {
+fn a_panic_in_the_closure_of_withdraw_changes_nothing() {
     let (sent, got) = mpsc::channel();
     let (gate, within) = gates();
     let pool = Pool::new(size(1, 8), move |n| {
@@ -315,33 +315,33 @@ fn a_panic_while_choosing_what_to_withdraw_changes_nothing() {
 fn withdrawing_makes_room_for_waiting_submitters() {
     let pool = tasks(size(1, 2));
     let gate = occupy(&pool, 1);
-    pool.submit_all(&mut vec![nothing(), nothing()], |_| true).unwrap();
+    pool.submit_all(&mut vec![noop(), noop()], |_| true).unwrap();
     let submitters: Vec<_> = (0..2)
         .map(|_| {
             let pool = pool.clone();
-            aside(move || pool.submit(nothing()).is_ok())
+            spawn(move || pool.submit(noop()).is_ok())
         })
         .collect();
-    until(|| impatient(&pool) == 2);
+    until(|| blocked_submitters(&pool) == 2);
     assert_eq!(pool.withdraw(&mut |_| true).len(), 2);
     for submitter in submitters {
         assert!(next(&submitter));
     }
-    assert_eq!((pool.queued(), impatient(&pool)), (2, 0));
+    assert_eq!((pool.queued(), blocked_submitters(&pool)), (2, 0));
     gate.open();
 }
 
 #[test]
 fn withdrawing_the_last_job_is_seen_by_wait_idle() {
     let pool = tasks(size(1, 2));
-    pool.submit(nothing()).unwrap();
+    pool.submit(noop()).unwrap();
     until(|| parked(&pool) == 1);
     // A chosen worker that is slow to wake up.
     let slow = pool.handle.shared.lock().choose_parked().unwrap();
-    pool.submit(nothing()).unwrap();
+    pool.submit(noop()).unwrap();
     let watcher = {
         let pool = pool.clone();
-        aside(move || pool.wait_idle(soon()))
+        spawn(move || pool.wait_idle(deadline()))
     };
     until(|| pool.handle.shared.lock().watching == 1);
     assert_eq!(pool.withdraw(&mut |_| true).len(), 1);
@@ -356,9 +356,9 @@ fn a_submitter_waits_for_no_more_than_one_place() {
     pool.submit_all(&mut (0..8).map(|_| second.task()).collect(), |_| true).unwrap();
     let submitter = {
         let pool = pool.clone();
-        aside(move || pool.submit(nothing()).is_ok())
+        spawn(move || pool.submit(noop()).is_ok())
     };
-    until(|| impatient(&pool) == 1);
+    until(|| blocked_submitters(&pool) == 1);
     first.open();
     assert!(next(&submitter));
     assert_eq!((pool.running(), pool.queued()), (1, 8));
@@ -378,10 +378,10 @@ fn every_waiting_submitter_gets_free_room() {
             let submitters: Vec<_> = (0..2)
                 .map(|_| {
                     let pool = pool.clone();
-                    aside(move || pool.submit(nothing()).is_ok())
+                    spawn(move || pool.submit(noop()).is_ok())
                 })
                 .collect();
-            until(|| impatient(&pool) == 2);
+            until(|| blocked_submitters(&pool) == 2);
             first.open();
             for submitter in submitters {
                 assert!(next(&submitter));
@@ -393,7 +393,7 @@ fn every_waiting_submitter_gets_free_room() {
 }
 
 #[test]
-fn closing_wakes_submitters_and_runs_what_was_accepted() {
+fn closing_wakes_submitters_and_runs_accepted_jobs() {
     let pool = tasks(size(2, 3));
     let gate = occupy(&pool, 2);
     let ran = Arc::new(AtomicUsize::new(0));
@@ -406,21 +406,21 @@ fn closing_wakes_submitters_and_runs_what_was_accepted() {
     pool.submit_all(&mut (0..3).map(|_| count(&ran)).collect(), |_| true).unwrap();
     let one = {
         let (pool, job) = (pool.clone(), count(&ran));
-        aside(move || pool.submit(job).map_err(|refused| refused.why))
+        spawn(move || pool.submit(job).map_err(|rejected| rejected.reason))
     };
     let many = {
         let pool = pool.clone();
         let mut jobs: Vec<Task> = (0..5).map(|_| count(&ran)).collect();
-        aside(move || (pool.submit_all(&mut jobs, |_| true), jobs.len()))
+        spawn(move || (pool.submit_all(&mut jobs, |_| true), jobs.len()))
     };
-    until(|| impatient(&pool) == 2);
+    until(|| blocked_submitters(&pool) == 2);
     pool.close();
     assert_eq!(next(&one), Err(PoolError::Closed));
     assert_eq!(next(&many), (Err(PoolError::Closed), 5));
-    let refused = pool.try_submit(nothing()).unwrap_err();
-    assert_eq!(refused.why, PoolError::Closed);
+    let rejected = pool.try_submit(noop()).unwrap_err();
+    assert_eq!(rejected.reason, PoolError::Closed);
     gate.open();
-    assert!(pool.wait_idle(soon()));
+    assert!(pool.wait_idle(deadline()));
     assert_eq!(ran.load(Ordering::Relaxed), 3);
     until(|| pool.threads() == 0);
 }
@@ -437,7 +437,7 @@ fn closing_ends_workers_that_are_parked() {
 }
 
 #[test]
-fn what_was_not_accepted_stays_in_order() {
+fn jobs_that_were_not_accepted_stay_in_order() {
     let (gate, within) = gates();
     let pool = Pool::new(size(1, 2), move |n: u32| {
         if n == 0 {
@@ -449,7 +449,7 @@ fn what_was_not_accepted_stays_in_order() {
     let rest = {
         let pool = pool.clone();
         let mut jobs: Vec<u32> = (1..=5).collect();
-        aside(move || {
+        spawn(move || {
             let result = pool.submit_all(&mut jobs, |_| true);
             (result, jobs)
         })
@@ -484,44 +484,44 @@ fn idle_workers_end_except_one_and_new_ones_start() {
 #[test]
 fn without_a_single_thread_jobs_come_back() {
     let pool = tasks(PoolSize { stack: usize::MAX / 16 * 15, ..size(2, 4) });
-    let refused = pool.try_submit(nothing()).unwrap_err();
-    assert_eq!(refused.why, PoolError::NoThread);
-    let refused = pool.submit(refused.job).unwrap_err();
-    assert_eq!(refused.why, PoolError::NoThread);
-    let mut jobs = vec![refused.job, nothing()];
+    let rejected = pool.try_submit(noop()).unwrap_err();
+    assert_eq!(rejected.reason, PoolError::NoThread);
+    let rejected = pool.submit(rejected.job).unwrap_err();
+    assert_eq!(rejected.reason, PoolError::NoThread);
+    let mut jobs = vec![rejected.job, noop()];
     assert_eq!(pool.submit_all(&mut jobs, |_| true), Err(PoolError::NoThread));
     assert_eq!((jobs.len(), pool.queued(), pool.threads()), (2, 0, 0));
 }
 
 #[test]
-fn dropping_the_last_handle_runs_the_queue_then_lets_everything_go() {
-    struct Told(Sender<&'static str>, &'static str);
-    impl Drop for Told {
+fn dropping_the_last_handle_runs_the_queue_then_ends_the_threads() {
+    struct SendOnDrop(Sender<&'static str>, &'static str);
+    impl Drop for SendOnDrop {
         fn drop(&mut self) {
             self.0.send(self.1).unwrap();
         }
     }
     let (sent, got) = mpsc::channel();
     let (gate, within) = gates();
-    let of_run = Told(sent.clone(), "run");
-    let pool = Pool::new(size(1, 4), move |_job: Told| {
+    let of_run = SendOnDrop(sent.clone(), "run");
+    let pool = Pool::new(size(1, 4), move |_job: SendOnDrop| {
         let _ = &of_run;
         within.pass()
     });
     for name in ["first", "second"] {
-        pool.submit(Told(sent.clone(), name)).unwrap();
+        pool.submit(SendOnDrop(sent.clone(), name)).unwrap();
     }
     drop(sent);
     let other = pool.clone();
     drop(pool);
-    other.submit(Told(other_sender(&other), "third")).unwrap();
+    other.submit(SendOnDrop(other_sender(&other), "third")).unwrap();
     drop(other);
     gate.open();
     let order: Vec<&str> = (0..4).map(|_| next(&got)).collect();
     assert_eq!(order, ["first", "second", "third", "run"]);
 
     /// A sender taken from the queue, so that the test does not keep one.
-    fn other_sender(pool: &Pool<Told>) -> Sender<&'static str> {
+    fn other_sender(pool: &Pool<SendOnDrop>) -> Sender<&'static str> {
         let state = pool.handle.shared.lock();
         state.queue.front().expect("the second job waits").0.clone()
     }
@@ -543,5 +543,5 @@ fn the_last_handle_may_be_dropped_inside_a_job() {
     gate.open();
     assert_eq!(next(&got), "after");
     // The closure of the second job was dropped, so its worker has finished it.
-    assert!(got.recv_timeout(LONG).is_err());
+    assert!(got.recv_timeout(TIMEOUT).is_err());
 }

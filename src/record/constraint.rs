@@ -6,14 +6,18 @@
 //!
 //! Invariant: a type only receives bounds of its own kind and number type, and no range is empty.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
-use std::ops::{RangeFrom, RangeInclusive, RangeToInclusive};
+use std::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
+use std::ops::{Range, RangeFrom, RangeInclusive, RangeTo, RangeToInclusive};
+use std::path::PathBuf;
 
 use crate::json::Writer;
 
 /// Additions of a field definition to its type. Types written by hand pass it to the type they
 /// contain, or ignore it.
+///
+/// The [module](super) shows a type that passes it on.
 #[derive(Clone, Copy, Debug)]
 pub struct Constraint {
     doc: &'static str,
@@ -52,6 +56,14 @@ impl Constraint {
     #[doc(hidden)]
     pub const fn items(self, items: Size) -> Constraint {
         Constraint { items, ..self }
+    }
+
+    /// The same constraint of an unsigned number that is not 0.
+    pub(super) const fn at_least_one(&self) -> Constraint {
+        match self.min {
+            Some(1..) => *self,
+            Some(0) | None => Constraint { min: Some(1), ..*self },
+        }
     }
 
     /// The constraint for the elements of an array or map: bounds on numbers and strings.
@@ -98,6 +110,11 @@ pub struct Size {
 impl Size {
     /// Unbounded.
     pub(super) const ANY: Size = Size { min: 0, max: usize::MAX };
+
+    /// One size only.
+    pub(super) const fn exactly(size: usize) -> Size {
+        Size { min: size, max: size }
+    }
 
     /// The range between two ends, which may be open. Panics at compile time with this message if
     /// it is empty.
@@ -170,6 +187,24 @@ impl<N: Copy> Ends<N, RangeToInclusive<N>> {
     }
 }
 
+/// Fails the compilation, because this function runs at compile time only.
+#[allow(clippy::panic, reason = "runs at compile time only")]
+const fn exclusive() -> ! {
+    panic!("bounds have an inclusive end: write `[0..=8]`, not `[0..9]`")
+}
+
+impl<N: Copy> Ends<N, Range<N>> {
+    pub const fn pair(&self) -> (Option<N>, Option<N>) {
+        exclusive()
+    }
+}
+
+impl<N: Copy> Ends<N, RangeTo<N>> {
+    pub const fn pair(&self) -> (Option<N>, Option<N>) {
+        exclusive()
+    }
+}
+
 /// Types with a numeric range `[0..=27]`: numbers and containers of numbers.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
@@ -228,6 +263,16 @@ macro_rules! ranged {
 
 ranged!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
 
+macro_rules! ranged_without_zero {
+    ($($type:ty => $number:ty),*) => {$(
+        impl Ranged for $type {
+            type Number = $number;
+        }
+    )*};
+}
+
+ranged_without_zero!(NonZeroU8 => u8, NonZeroU16 => u16, NonZeroU32 => u32, NonZeroU64 => u64, NonZeroUsize => usize);
+
 impl Ranged for f64 {
     type Number = f64;
     const FLOAT: bool = true;
@@ -239,6 +284,8 @@ impl Ranged for f32 {
 }
 
 impl Measured for String {}
+
+impl Measured for PathBuf {}
 
 impl<T: Ranged> Ranged for Option<T> {
     type Number = T::Number;
@@ -266,6 +313,22 @@ impl<T: Ranged> Ranged for BTreeMap<String, T> {
 impl<T: Measured> Measured for BTreeMap<String, T> {}
 
 impl<T> Counted for BTreeMap<String, T> {}
+
+impl<T: Ranged> Ranged for HashMap<String, T> {
+    type Number = T::Number;
+    const FLOAT: bool = T::FLOAT;
+}
+
+impl<T: Measured> Measured for HashMap<String, T> {}
+
+impl<T> Counted for HashMap<String, T> {}
+
+impl<T: Ranged, const N: usize> Ranged for [T; N] {
+    type Number = T::Number;
+    const FLOAT: bool = T::FLOAT;
+}
+
+impl<T: Measured, const N: usize> Measured for [T; N] {}
 
 /// Converts a doc comment to text. Removes the space after the slashes and joins the lines of a
 /// paragraph. An empty line and a line that starts a list item, a heading, a table row, a quotation

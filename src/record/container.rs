@@ -7,7 +7,7 @@
 //! - `None` in a record is an absent member; in an array or map it is `null`, which the schema
 //!   lists.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::json::{Json, Kind, Value, Writer};
 
@@ -73,28 +73,50 @@ impl<T: FromJson> FromJson for Vec<T> {
     }
 }
 
-impl<T: FromJson> FromJson for BTreeMap<String, T> {
+/// An array of exactly `N` elements.
+impl<T: FromJson, const N: usize> FromJson for [T; N] {
     const NESTING: u32 = T::NESTING + 1;
 
     fn schema(w: &mut Writer, constraint: &Constraint) {
-        constraint.begin(w, "object");
-        w.key("additionalProperties").begin_object();
-        T::schema(w, &constraint.element());
-        w.end_object();
-        constraint.items.write(w, "minProperties", "maxProperties");
+        Vec::<T>::schema(w, &constraint.items(Size::exactly(N)));
     }
 
-    fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<Self, Box<Violation>> {
-        container(value, Kind::Object, constraint.items)?;
-        let constraint = constraint.element();
-        let mut map = BTreeMap::new();
-        for (name, member) in value.members() {
-            let member = T::from_json(member, &constraint).map_err(|violation| violation.within(name))?;
-            map.insert(name.to_owned(), member);
-        }
-        Ok(map)
+    fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<[T; N], Box<Violation>> {
+        let items = Vec::<T>::from_json(value, &constraint.items(Size::exactly(N)))?;
+        // The number of elements has been checked.
+        items.try_into().map_err(|_| unexpected("type", "an array", value))
     }
 }
+
+macro_rules! maps {
+    ($($map:ident),*) => {$(
+        impl<T: FromJson> FromJson for $map<String, T> {
+            const NESTING: u32 = T::NESTING + 1;
+
+            fn schema(w: &mut Writer, constraint: &Constraint) {
+                constraint.begin(w, "object");
+                w.key("additionalProperties").begin_object();
+                T::schema(w, &constraint.element());
+                w.end_object();
+                constraint.items.write(w, "minProperties", "maxProperties");
+            }
+
+            fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<Self, Box<Violation>> {
+                container(value, Kind::Object, constraint.items)?;
+                let constraint = constraint.element();
+                let mut map = $map::new();
+                for (name, member) in value.members() {
+                    let member =
+                        T::from_json(member, &constraint).map_err(|violation| violation.within(name))?;
+                    map.insert(name.to_owned(), member);
+                }
+                Ok(map)
+            }
+        }
+    )*};
+}
+
+maps!(BTreeMap, HashMap);
 
 /// Any JSON value, as text.
 impl FromJson for Json {

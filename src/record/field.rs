@@ -13,7 +13,7 @@ use std::cell::Cell;
 use crate::json::{Doc, Kind, ToJson, Value, Writer};
 
 use super::constraint::Constraint;
-use super::violation::{Violation, missing_members, not_an_object, unknown_member};
+use super::violation::{Violation, missing_members, not_a_word, not_an_object, unknown_member, untagged};
 use super::{FromJson, Record, constraint};
 
 /// A row of a record's table.
@@ -25,16 +25,34 @@ pub struct Field {
     constraint: Constraint,
     schema: fn(&mut Writer, &Constraint),
     /// Writes the default.
-    preset: Option<fn(&mut Writer, &Constraint)>,
+    preset: Option<WritePreset>,
+}
+
+/// Writes a default. Returns the violation of a default that its own field would reject.
+pub(super) type WritePreset = fn(&mut Writer, &Constraint) -> Option<Box<Violation>>;
+
+/// One variant of an enum with data: an object whose first member is the tag.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Variant {
+    pub name: &'static str,
+    pub doc: &'static str,
+    /// The tag, then the fields.
+    pub fields: &'static [Field],
 }
 
 impl Field {
+    /// The row of the tag of an enum's variants. Its value is checked before the fields are read.
+    pub const fn tag(name: &'static str) -> Field {
+        Field { name, required: true, constraint: Constraint::NONE, schema: |_, _| {}, preset: None }
+    }
+
     /// The row of a field of type `T`. Panics at compile time with this message if the default is
     /// not allowed.
     pub const fn new<T: FromJson>(
         name: &'static str,
         constraint: Constraint,
-        preset: Option<fn(&mut Writer, &Constraint)>,
+        preset: Option<WritePreset>,
         needless: &str,
     ) -> Field {
         assert!(!(T::OPTIONAL && preset.is_some()), "{}", needless);
@@ -87,6 +105,29 @@ impl<'a, 'd> Members<'a, 'd> {
         Ok(Members { fields, found, next: 0 })
     }
 
+    /// Finds the variant that the tag of `value` names, and its members.
+    pub fn of_variant(
+        value: Value<'d>,
+        tag: &'static str,
+        variants: &'static [Variant],
+        found: &'a mut [Option<Value<'d>>],
+    ) -> Result<(&'static str, Members<'a, 'd>), Box<Violation>> {
+        if value.kind() != Kind::Object {
+            return Err(untagged(value, tag));
+        }
+        let Some(named) = value.get(tag) else {
+            return Err(Violation::new("required", format!("missing `{tag}`")));
+        };
+        let Some(variant) = variants.iter().find(|variant| named.as_str() == Some(variant.name)) else {
+            let names: Vec<&str> = variants.iter().map(|variant| variant.name).collect();
+            return Err(not_a_word(named, &names).within(tag));
+        };
+        let mut members = Members::find(value, variant.fields, found)?;
+        // The tag itself.
+        members.next = 1;
+        Ok((variant.name, members))
+    }
+
     fn next(&mut self) -> (Option<&'static Field>, Option<Value<'d>>) {
         let at = self.next;
         self.next += 1;
@@ -121,19 +162,33 @@ impl<'a, 'd> Members<'a, 'd> {
 /// Writes the schema of a record.
 #[doc(hidden)]
 pub fn object_schema<T: Record>(w: &mut Writer, constraint: &Constraint) {
-    write_object(w, constraint, T::DOC, T::FIELDS);
+    write_members(w, constraint, T::DOC, T::FIELDS, None);
 }
 
-fn write_object(w: &mut Writer, constraint: &Constraint, doc: &str, fields: &'static [Field]) {
+/// `tag` is the member with a fixed value, and that value.
+fn write_members(
+    w: &mut Writer,
+    constraint: &Constraint,
+    doc: &str,
+    fields: &'static [Field],
+    tag: Option<(&str, &str)>,
+) {
     constraint.begin_with(w, "object", doc);
     if !fields.is_empty() {
         w.key("properties").begin_object();
         for field in fields {
             w.key(field.name).begin_object();
+            if let Some((_, value)) = tag.filter(|(tag, _)| *tag == field.name) {
+                w.key("const").string(value);
+            }
             (field.schema)(w, &field.constraint);
             if let Some(preset) = field.preset {
                 w.key("default");
-                preset(w, &field.constraint);
+                if let Some(violation) = preset(w, &field.constraint) {
+                    let definition_error =
+                        format!("the default of `{}` violates its own bounds: {violation}", field.name);
+                    FLAW.set(Some(definition_error));
+                }
             }
             w.end_object();
         }
@@ -148,6 +203,25 @@ fn write_object(w: &mut Writer, constraint: &Constraint, doc: &str, fields: &'st
         w.end_array();
     }
     w.key("additionalProperties").bool(false);
+}
+
+/// Writes the schema of an enum with data: an object that matches one of the variants.
+#[doc(hidden)]
+pub fn variants_schema(
+    w: &mut Writer,
+    constraint: &Constraint,
+    doc: &str,
+    tag: &str,
+    variants: &'static [Variant],
+) {
+    constraint.begin_with(w, "object", doc);
+    w.key("anyOf").begin_array();
+    for variant in variants {
+        w.begin_object();
+        write_members(w, &Constraint::NONE, variant.doc, variant.fields, Some((tag, variant.name)));
+        w.end_object();
+    }
+    w.end_array();
 }
 
 /// Writes the schema of a choice. Comments on single words become part of the description, since
@@ -185,20 +259,22 @@ thread_local! {
 }
 
 /// Writes a default and reads it back. A default that violates the bounds of its own field is a
-/// mistake in the program, which [`flaw`] reports.
+/// mistake in the program, which [`definition_error`] reports.
 #[doc(hidden)]
-pub fn write_preset<T: FromJson + ToJson>(w: &mut Writer, constraint: &Constraint, value: &T) {
+pub fn write_preset<T: FromJson + ToJson>(
+    w: &mut Writer,
+    constraint: &Constraint,
+    value: &T,
+) -> Option<Box<Violation>> {
     let start = w.len();
     value.write_json(w);
     let text = w.as_bytes().get(start..).unwrap_or_default();
-    let Ok(doc) = Doc::parse(text) else { return };
-    if let Err(violation) = T::from_json(doc.root(), constraint) {
-        FLAW.set(Some(format!("a default violates the bounds of its own field: {violation}")));
-    }
+    let doc = Doc::parse(text).ok()?;
+    T::from_json(doc.root(), constraint).err()
 }
 
 /// The error in the defaults of a schema that `write` writes.
-pub(super) fn flaw(write: fn(&mut Writer, &Constraint)) -> Option<String> {
+pub(super) fn definition_error(write: fn(&mut Writer, &Constraint)) -> Option<String> {
     FLAW.take();
     write(&mut Writer::new(), &Constraint::NONE);
     FLAW.take()
@@ -209,7 +285,7 @@ pub(super) fn flaw(write: fn(&mut Writer, &Constraint)) -> Option<String> {
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a default for `{T}`",
-    note = "a default is a value of the field's type; a `String` also takes a literal, a `Vec` an array"
+    note = "a default is a value of the field's type; a `String` also takes a literal, a `Vec` an array; an `Option` has none: its default is `None`"
 )]
 pub trait Preset<T> {
     fn preset(self) -> T;
@@ -237,6 +313,26 @@ impl<T, const N: usize> Preset<Vec<T>> for [T; N] {
 #[doc(hidden)]
 pub fn preset<T, P: Preset<T>>(value: P) -> T {
     value.preset()
+}
+
+/// An enum with data.
+#[doc(hidden)]
+pub trait Tagged {
+    const VARIANTS: &'static [Variant];
+}
+
+/// The length of the longest table.
+#[doc(hidden)]
+pub const fn most_fields(variants: &[Variant]) -> usize {
+    let mut most = 0;
+    let mut rest = variants;
+    while let [first, others @ ..] = rest {
+        if first.fields.len() > most {
+            most = first.fields.len();
+        }
+        rest = others;
+    }
+    most
 }
 
 /// The maximum of some numbers; 0 for an empty list.

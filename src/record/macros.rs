@@ -1,4 +1,4 @@
-//! The macros [`record!`](crate::record!) and [`choice!`](crate::choice!).
+//! The macro [`record!`](crate::record!), and the parts shared with [`choice!`](crate::choice!).
 //!
 //! The macros turn a definition into a plain type, a table of its fields, and thin calls into code
 //! shared by all records. Their documentation describes everything a user sees.
@@ -64,7 +64,7 @@
 /// | doc comments | become `description`: lines of a paragraph joined, empty lines kept; a field's comment wins over that of its type |
 /// | other attributes | stay on the struct or field; `cfg` belongs before the macro and is not for fields |
 /// | `as "wireName"` | the member's name in JSON, where it is not the field's |
-/// | `Type` | `bool`, the integers up to 64 bits, `f32`, `f64`, `String`, `Vec<T>`, `BTreeMap<String, T>`, `Option<T>`, [`Json`](crate::json::Json) for any value, another record or choice, or any type that implements [`FromJson`](crate::record::FromJson) and [`ToJson`](crate::json::ToJson) |
+/// | `Type` | `bool`, the integers up to 64 bits, `f32`, `f64`, `String`, `Vec<T>`, `char`, `PathBuf`, `NonZeroU8` to `NonZeroU64`, `[T; N]`, `BTreeMap<String, T>`, `HashMap<String, T>`, `Option<T>`, [`Json`](crate::json::Json) for any value, another record or choice, or any type that implements [`FromJson`](crate::record::FromJson) and [`ToJson`](crate::json::ToJson) |
 /// | `[0..=27]`, `[1..]`, `[..=9]` | bounds of a number, or of the numbers in an `Option`, `Vec` or map |
 /// | `[len 1..=80]` | bounds of a string's length in characters (Unicode code points), likewise |
 /// | `[items ..=8]` | bounds of the number of elements of a `Vec` or members of a map; several bounds are separated by commas |
@@ -73,6 +73,42 @@
 /// A member is required unless its type is `Option` or it has a default. An optional member may be
 /// `null`, which counts as absent although the schema does not offer it. Unknown members are
 /// rejected. A `None` is not written.
+///
+/// # Enums with data
+///
+/// An enum is an object whose member of the given name, the tag, selects the variant:
+///
+/// ```
+/// use tinymcp::{json, record};
+///
+/// record! {
+///     /// Action on a pin
+///     #[derive(Debug, PartialEq)]
+///     pub enum Action tagged "kind" {
+///         Toggle,
+///         /// Keeps the level for a time
+///         Hold as "hold" { millis: u32 [1..=60_000], note: String = "" },
+///     }
+/// }
+/// record! {
+///     struct Switch { pin: u8, action: Action }
+/// }
+///
+/// let doc = json!({"pin": 4, "action": {"kind": "hold", "millis": 250}}).to_doc();
+/// let switch = record::decode::<Switch>(doc.root()).unwrap();
+/// assert_eq!(switch.action, Action::Hold { millis: 250, note: String::new() });
+///
+/// let doc = json!({"pin": 4, "action": {"kind": "hold", "millis": 0}}).to_doc();
+/// assert_eq!(
+///     record::decode::<Switch>(doc.root()).err().unwrap().to_string(),
+///     "/action/millis: expected an integer from 1 to 60000, got 0 (minimum)"
+/// );
+/// ```
+///
+/// A variant without `as "word"` has its own name in JSON. The fields of a variant have the grammar
+/// of a struct's. An enum without data is a [`choice!`](crate::choice!).
+///
+/// # Limits
 ///
 /// The macro accepts no type parameters. A record that contains itself does not compile, because
 /// the schema of a record contains the schemas of its fields:
@@ -108,7 +144,7 @@
 /// ```
 #[macro_export]
 macro_rules! record {
-    (
+    (@define
         $(#[$($attribute:tt)*])*
         $vis:vis struct $name:ident {$(
             $(#[$($field_attribute:tt)*])*
@@ -130,23 +166,9 @@ macro_rules! record {
                     $crate::__record_name!($field $($wire)?),
                     ::core::concat!("the name of `", ::core::stringify!($field), "` occurs twice"),
                 )),*]);
-                &[$(
-                    $crate::record::generated::Field::new::<$type>(
-                        $crate::__record_name!($field $($wire)?),
-                        $crate::__record_rule!(
-                            $type,
-                            $crate::record::Constraint::member(
-                                $crate::__record_doc!($([$($field_attribute)*])*)
-                            ),
-                            $($($bounds)*)?
-                        ),
-                        $crate::__record_preset!(@write $type $(, $default)?),
-                        ::core::concat!(
-                            "`", ::core::stringify!($field),
-                            "` has a default, so it is never `None`: give it the type without `Option`",
-                        ),
-                    )
-                ),*]
+                &[$($crate::__record_field!(
+                    [$([$($field_attribute)*])*] $field $($wire)?, $type, [$($($bounds)*)?] $(, $default)?
+                )),*]
             };
         }
 
@@ -196,75 +218,108 @@ macro_rules! record {
         // A record that contains itself has infinite nesting and does not compile.
         const _: u32 = <$name as $crate::record::FromJson>::NESTING;
     };
-}
-
-/// Defines an enum whose values are JSON strings, and its schema.
-///
-/// ```
-/// use tinymcp::{choice, json, record};
-///
-/// choice! {
-///     /// Direction of a pin
-///     #[derive(Clone, Copy, Debug, PartialEq)]
-///     pub enum Direction {
-///         In = "in",
-///         /// Starts low
-///         Out = "out",
-///     }
-/// }
-///
-/// assert_eq!(
-///     record::schema::<Direction>().as_str(),
-///     concat!(
-///         r#"{"type":"string","description":"Direction of a pin\n- out: Starts low","#,
-///         r#""enum":["in","out"]}"#
-///     )
-/// );
-/// assert_eq!(Direction::Out.as_str(), "out");
-///
-/// let doc = json!("Out").to_doc();
-/// assert_eq!(
-///     record::decode::<Direction>(doc.root()).unwrap_err().message,
-///     r#"expected one of "in", "out", got the string "Out", did you mean "out"?"#
-/// );
-/// ```
-///
-/// A variant without `= "word"` uses its own name in JSON. Attributes stay on the enum and its
-/// variants. Doc comments become the `description`, those of variants as a list.
-#[macro_export]
-macro_rules! choice {
+    // Brackets after a literal would be read as an index of it.
     (
         $(#[$($attribute:tt)*])*
-        $vis:vis enum $name:ident {$(
-            $(#[$($word_attribute:tt)*])*
-            $variant:ident $(= $word:literal)?
+        $vis:vis struct $name:ident {$(
+            $(#[$($field_attribute:tt)*])*
+            $field_vis:vis $field:ident $(as $wire:literal)? : $type:ty
+            $([$($bounds:tt)*])? $(= $default:literal $([$($late:tt)*])?)?
+        ),* $(,)?}
+    ) => {
+        $($($(::core::compile_error!(::core::concat!(
+            "bounds are before the default: `", ::core::stringify!($field), ": ", ::core::stringify!($type),
+            " [", ::core::stringify!($($late)*), "] = ", ::core::stringify!($default), "`",
+        ));)?)?)*
+        $crate::record! {@define
+            $(#[$($attribute)*])*
+            $vis struct $name {$(
+                $(#[$($field_attribute)*])*
+                $field_vis $field $(as $wire)? : $type $([$($bounds)*])? $(= $default)?
+            ),*}
+        }
+    };
+    (
+        $(#[$($attribute:tt)*])*
+        $vis:vis struct $name:ident {$($fields:tt)*}
+    ) => {
+        $crate::record! {@define
+            $(#[$($attribute)*])*
+            $vis struct $name {$($fields)*}
+        }
+    };
+    (
+        $(#[$($attribute:tt)*])*
+        $vis:vis enum $name:ident tagged $tag:literal {$(
+            $(#[$($variant_attribute:tt)*])*
+            $variant:ident $(as $word:literal)? $({$(
+                $(#[$($field_attribute:tt)*])*
+                $field:ident $(as $wire:literal)? : $type:ty
+                $([$($bounds:tt)*])? $(= $default:expr)?
+            ),* $(,)?})?
         ),+ $(,)?}
     ) => {
         $(#[$($attribute)*])*
         $vis enum $name {$(
-            $(#[$($word_attribute)*])*
-            $variant,
+            $(#[$($variant_attribute)*])*
+            $variant $({$(
+                $(#[$($field_attribute)*])*
+                $field: $type,
+            )*})?,
         )+}
 
-        impl $name {
-            /// The JSON string of this value.
-            $vis const fn as_str(&self) -> &'static str {
-                match self {
-                    $(Self::$variant => $crate::__record_name!($variant $($word)?),)+
-                }
-            }
+        #[automatically_derived]
+        impl $crate::record::generated::Tagged for $name {
+            const VARIANTS: &'static [$crate::record::generated::Variant] = {
+                $crate::record::generated::distinct(&[$((
+                    $crate::__record_name!($variant $($word)?),
+                    ::core::concat!("the word of `", ::core::stringify!($variant), "` occurs twice"),
+                )),+]);
+                &[$({
+                    $crate::record::generated::distinct(&[
+                        ($tag, "a field has the name of the tag"),
+                        $($((
+                            $crate::__record_name!($field $($wire)?),
+                            ::core::concat!(
+                                "the name of `", ::core::stringify!($field),
+                                "` occurs twice, or is that of the tag",
+                            ),
+                        )),*)?
+                    ]);
+                    $crate::record::generated::Variant {
+                        name: $crate::__record_name!($variant $($word)?),
+                        doc: $crate::__record_doc!($([$($variant_attribute)*])*),
+                        fields: &[
+                            $crate::record::generated::Field::tag($tag),
+                            $($($crate::__record_field!(
+                                [$([$($field_attribute)*])*] $field $($wire)?, $type,
+                                [$($($bounds)*)?] $(, $default)?
+                            )),*)?
+                        ],
+                    }
+                }),+]
+            };
+        }
+
+        #[automatically_derived]
+        impl $crate::record::Record for $name {
+            const DOC: &'static str = $crate::__record_doc!($([$($attribute)*])*);
+            const FIELDS: &'static [$crate::record::generated::Field] = &[];
         }
 
         #[automatically_derived]
         impl $crate::record::FromJson for $name {
+            const NESTING: u32 = 1 + $crate::record::generated::largest(&[
+                $($($(<$type as $crate::record::FromJson>::NESTING,)*)?)+
+            ]);
+
             fn schema(w: &mut $crate::json::Writer, constraint: &$crate::record::Constraint) {
-                const DOC: &str = $crate::__record_doc!($([$($attribute)*])*);
-                $crate::record::generated::choice_schema(
+                $crate::record::generated::variants_schema(
                     w,
                     constraint,
-                    DOC,
-                    &[$($crate::__record_name!($variant $($word)?)),+],
-                    &[$($crate::__record_doc!($([$($word_attribute)*])*)),+],
+                    <Self as $crate::record::Record>::DOC,
+                    $tag,
+                    <Self as $crate::record::generated::Tagged>::VARIANTS,
                 );
             }
 
@@ -272,31 +327,84 @@ macro_rules! choice {
                 value: $crate::json::Value<'_>,
                 _: &$crate::record::Constraint,
             ) -> ::core::result::Result<Self, $crate::record::generated::ReadError> {
-                const WORDS: &[&str] = {
-                    $crate::record::generated::distinct(&[$((
-                        $crate::__record_name!($variant $($word)?),
-                        ::core::concat!("the word of `", ::core::stringify!($variant), "` occurs twice"),
-                    )),+]);
-                    &[$($crate::__record_name!($variant $($word)?)),+]
-                };
-                let text = value.as_str();
+                let variants = <Self as $crate::record::generated::Tagged>::VARIANTS;
+                let mut found = [
+                    ::core::option::Option::None;
+                    $crate::record::generated::most_fields(
+                        <$name as $crate::record::generated::Tagged>::VARIANTS,
+                    )
+                ];
+                #[allow(unused_mut, unused_variables)]
+                let (name, mut members) =
+                    $crate::record::generated::Members::of_variant(value, $tag, variants, &mut found)?;
                 $(
-                    if text == ::core::option::Option::Some(
-                        $crate::__record_name!($variant $($word)?)
-                    ) {
-                        return ::core::result::Result::Ok(Self::$variant);
+                    if name == $crate::__record_name!($variant $($word)?) {
+                        return ::core::result::Result::Ok(Self::$variant {$($(
+                            $field: $crate::__record_preset!(@read members, $type $(, $default)?),
+                        )*)?});
                     }
                 )+
-                ::core::result::Result::Err($crate::record::generated::not_a_word(value, WORDS))
+                ::core::result::Result::Err($crate::record::generated::not_a_word(value, &[]))
             }
         }
 
         #[automatically_derived]
         impl $crate::json::ToJson for $name {
             fn write_json(&self, w: &mut $crate::json::Writer) {
-                w.string(self.as_str());
+                w.begin_object().key($tag);
+                match self {$(
+                    Self::$variant {$($($field,)*)?} => {
+                        w.string($crate::__record_name!($variant $($word)?));
+                        $($(
+                            $crate::record::generated::write_member::<$type>(
+                                w,
+                                $crate::__record_name!($field $($wire)?),
+                                $field,
+                            );
+                        )*)?
+                    }
+                )+}
+                w.end_object();
             }
         }
+
+        // As for a struct.
+        const _: u32 = <$name as $crate::record::FromJson>::NESTING;
+    };
+    ($(#[$($attribute:tt)*])* $vis:vis enum $name:ident {$($inside:tt)*}) => {
+        ::core::compile_error!(
+            "an enum of words is defined with `choice!`; one with data names its tag: `enum Name tagged \"kind\" {…}`"
+        );
+    };
+    ($(#[$($attribute:tt)*])* $vis:vis struct $name:ident ($($inside:tt)*) $(;)?) => {
+        ::core::compile_error!("the fields of a record have names: `struct Name { field: Type }`");
+    };
+    ($(#[$($attribute:tt)*])* $vis:vis struct $name:ident < $($rest:tt)*) => {
+        ::core::compile_error!("a record has no type parameters or lifetimes, because its schema is one constant");
+    };
+}
+
+/// The row of a field in the table.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __record_field {
+    (
+        [$([$($attribute:tt)*])*] $field:ident $($wire:literal)?, $type:ty, [$($bounds:tt)*]
+        $(, $default:expr)?
+    ) => {
+        $crate::record::generated::Field::new::<$type>(
+            $crate::__record_name!($field $($wire)?),
+            $crate::__record_rule!(
+                $type,
+                $crate::record::Constraint::member($crate::__record_doc!($([$($attribute)*])*)),
+                $($bounds)*
+            ),
+            $crate::__record_preset!(@write $type $(, $default)?),
+            ::core::concat!(
+                "`", ::core::stringify!($field),
+                "` has a default, so it is never `None`: give it the type without `Option`",
+            ),
+        )
     };
 }
 
@@ -398,7 +506,7 @@ macro_rules! __record_preset {
     (@write $type:ty, $default:expr) => {
         ::core::option::Option::Some(|w, constraint| {
             let value = $crate::record::generated::preset::<$type, _>($default);
-            $crate::record::generated::write_preset::<$type>(w, constraint, &value);
+            $crate::record::generated::write_preset::<$type>(w, constraint, &value)
         })
     };
     (@read $members:ident, $type:ty) => {

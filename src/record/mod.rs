@@ -53,6 +53,7 @@
 //!   accepts `null` for an optional member, and rejects numbers that its type cannot hold where the
 //!   schema states no bound (beyond 64 bits, or beyond `f32`).
 
+mod choice;
 mod constraint;
 mod container;
 mod field;
@@ -64,16 +65,21 @@ use crate::json::{Json, ToJson, Value, Writer};
 
 pub use constraint::Constraint;
 pub use violation::Violation;
+pub(crate) use violation::nearest;
+#[cfg(any(feature = "miniserde", feature = "schema", feature = "serde"))]
+pub(crate) use violation::push_got;
+#[cfg(any(feature = "schema", feature = "serde"))]
+pub(crate) use violation::push_short;
 #[cfg(feature = "schema")]
-pub(crate) use violation::{nearest, push_count, push_got, push_number, push_short, push_start};
+pub(crate) use violation::{push_count, push_number, push_start};
 
 /// Support for the output of the macros; not for direct use.
 #[doc(hidden)]
 pub mod generated {
     pub use super::constraint::{Counted, Ends, Measured, Ranged, is_float, items, length};
     pub use super::field::{
-        Field, Members, choice_schema, distinct, largest, object_schema, plain, preset, write_member,
-        write_preset,
+        Field, Members, Tagged, Variant, choice_schema, distinct, largest, most_fields, object_schema, plain,
+        preset, variants_schema, write_member, write_preset,
     };
     pub use super::violation::not_a_word;
 
@@ -82,6 +88,9 @@ pub mod generated {
 }
 
 /// A type that can be read from a JSON value and has a schema.
+///
+/// [`record!`](crate::record!) and [`choice!`](crate::choice!) implement it. The [module](self)
+/// shows an implementation by hand.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read from JSON",
     note = "define it with `record!` or `choice!`, or implement `FromJson` and `ToJson` for it"
@@ -119,6 +128,23 @@ pub trait FromJson: Sized {
 }
 
 /// A type defined by [`record!`](crate::record!): a JSON object, as tool arguments must be.
+///
+/// ```
+/// use tinymcp::json::ToJson;
+/// use tinymcp::record::{self, Record};
+///
+/// tinymcp::record! {
+///     struct Switch { pin: u8 [0..=27], on: bool = true }
+/// }
+///
+/// /// Stores any record.
+/// fn store<R: Record>(value: &R) -> String {
+///     value.to_json().as_str().to_owned()
+/// }
+/// let doc = tinymcp::json!({"pin": 4}).to_doc();
+/// let switch = record::decode::<Switch>(doc.root()).expect("the value fits");
+/// assert_eq!(store(&switch), r#"{"pin":4,"on":true}"#);
+/// ```
 pub trait Record: FromJson + ToJson {
     /// The doc comment of the definition.
     #[doc(hidden)]
@@ -140,8 +166,8 @@ pub fn decode<T: FromJson>(value: Value<'_>) -> Result<T, Box<Violation>> {
 
 /// The error in a definition: a default that violates the bounds of its own field. Tools with such
 /// a type are rejected at registration.
-pub fn flaw<T: FromJson>() -> Option<String> {
-    field::flaw(T::schema)
+pub fn definition_error<T: FromJson>() -> Option<String> {
+    field::definition_error(T::schema)
 }
 
 /// The JSON Schema (2020-12) of `T`.

@@ -7,8 +7,10 @@
 //! range in the schema.
 
 use std::fmt;
+use std::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
 
-use crate::json::{Kind, Value, Writer};
+use crate::json::{Kind, ToJson, Value, Writer};
 
 use super::FromJson;
 use super::constraint::{Constraint, Size};
@@ -32,6 +34,29 @@ impl FromJson for String {
 
     fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<String, Box<Violation>> {
         text(value, constraint.length).map(str::to_owned)
+    }
+}
+
+/// A path as a string. The reader does not look at files, so a handler must confine the path.
+impl FromJson for PathBuf {
+    fn schema(w: &mut Writer, constraint: &Constraint) {
+        String::schema(w, constraint);
+    }
+
+    fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<PathBuf, Box<Violation>> {
+        text(value, constraint.length).map(PathBuf::from)
+    }
+}
+
+/// A string of one character (Unicode code point).
+impl FromJson for char {
+    fn schema(w: &mut Writer, constraint: &Constraint) {
+        String::schema(w, &constraint.length(Size::exactly(1)));
+    }
+
+    fn from_json(value: Value<'_>, _: &Constraint) -> Result<char, Box<Violation>> {
+        let text = text(value, Size::exactly(1))?;
+        text.chars().next().ok_or_else(|| unexpected("type", "a string of 1 character", value))
     }
 }
 
@@ -225,6 +250,29 @@ macro_rules! integers {
 }
 
 integers!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
+
+macro_rules! integers_without_zero {
+    ($($type:ty => $number:ty),*) => {$(
+        impl FromJson for $type {
+            fn schema(w: &mut Writer, constraint: &Constraint) {
+                <$number>::schema(w, &constraint.at_least_one());
+            }
+
+            fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<$type, Box<Violation>> {
+                let number = <$number>::from_json(value, &constraint.at_least_one())?;
+                <$type>::new(number).ok_or_else(|| unexpected("minimum", "an integer, 1 or more", value))
+            }
+        }
+
+        impl ToJson for $type {
+            fn write_json(&self, w: &mut Writer) {
+                self.get().write_json(w);
+            }
+        }
+    )*};
+}
+
+integers_without_zero!(NonZeroU8 => u8, NonZeroU16 => u16, NonZeroU32 => u32, NonZeroU64 => u64, NonZeroUsize => usize);
 
 impl FromJson for f64 {
     fn schema(w: &mut Writer, constraint: &Constraint) {

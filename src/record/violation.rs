@@ -135,6 +135,12 @@ pub(super) fn not_an_object(value: Value<'_>, fields: &'static [Field]) -> Box<V
     unexpected("type", &expected, value)
 }
 
+/// A value other than an object in place of an enum with data.
+#[cold]
+pub(super) fn untagged(value: Value<'_>, tag: &str) -> Box<Violation> {
+    unexpected("type", &format!("an object with the member `{tag}`"), value)
+}
+
 /// A value other than one of the words of a choice.
 #[cold]
 #[doc(hidden)]
@@ -142,12 +148,12 @@ pub fn not_a_word(value: Value<'_>, words: &[&'static str]) -> Box<Violation> {
     let text = value.as_str();
     let keyword = if text.is_some() { "enum" } else { "type" };
     let mut expected = String::from(if words.len() == 1 { "" } else { "one of " });
-    for (i, word) in words.iter().take(MOST_NAMES).enumerate() {
+    for (i, word) in words.iter().take(MAX_NAMES).enumerate() {
         let comma = if i == 0 { "" } else { ", " };
         push(&mut expected, format_args!("{comma}{word:?}"));
     }
-    if words.len() > MOST_NAMES {
-        push(&mut expected, format_args!(" and {} more", words.len() - MOST_NAMES));
+    if words.len() > MAX_NAMES {
+        push(&mut expected, format_args!(" and {} more", words.len() - MAX_NAMES));
     }
     let mut violation = unexpected(keyword, &expected, value);
     if let Some(near) = text.and_then(|text| nearest(text, &mut words.iter().copied())) {
@@ -162,7 +168,7 @@ fn push(text: &mut String, what: fmt::Arguments<'_>) {
 }
 
 /// Largest number of names in a message.
-const MOST_NAMES: usize = 24;
+const MAX_NAMES: usize = 24;
 
 /// The names of a record, required ones first.
 struct Members(&'static [Field]);
@@ -173,7 +179,7 @@ impl fmt::Display for Members {
         for required in [true, false] {
             let group = self.0.iter().filter(|field| field.required == required);
             for (i, field) in group.enumerate() {
-                if listed == MOST_NAMES {
+                if listed == MAX_NAMES {
                     return write!(f, " and {} more", self.0.len() - listed);
                 }
                 match (i, listed) {
@@ -190,11 +196,11 @@ impl fmt::Display for Members {
 }
 
 /// Largest number of characters quoted from the peer.
-const MOST_QUOTED: usize = 40;
+const MAX_QUOTED: usize = 40;
 
 /// Appends a quote from the peer, truncated if it is long.
 pub(crate) fn push_short(out: &mut String, text: &str) {
-    push_start(out, text, MOST_QUOTED);
+    push_start(out, text, MAX_QUOTED);
 }
 
 /// Appends this many characters of a text, and a mark if there are more.
@@ -253,7 +259,7 @@ pub(crate) fn push_number(out: &mut String, n: usize) {
 }
 
 /// The longest name, in bytes, for which a similar one is searched.
-const MOST_COMPARED: usize = 48;
+const MAX_COMPARED: usize = 48;
 
 /// The most similar name to `wanted`, if it is similar enough. Case, `_` and `-` are ignored, and
 /// about every third character may differ.
@@ -288,14 +294,14 @@ pub(crate) fn nearest<'n>(wanted: &str, names: &mut dyn Iterator<Item = &'n str>
 
 /// A name without case, `_` and `-`.
 struct Folded {
-    buf: [u8; MOST_COMPARED],
+    buf: [u8; MAX_COMPARED],
     len: usize,
 }
 
 impl Folded {
     /// `None` if the name is too long to be compared.
     fn new(name: &str) -> Option<Folded> {
-        let mut folded = Folded { buf: [0; MOST_COMPARED], len: 0 };
+        let mut folded = Folded { buf: [0; MAX_COMPARED], len: 0 };
         for b in name.bytes().filter(|b| !matches!(b, b'_' | b'-' | b' ')) {
             *folded.buf.get_mut(folded.len)? = b.to_ascii_lowercase();
             folded.len += 1;
@@ -310,7 +316,7 @@ impl Folded {
 
 /// The edit distance: bytes to insert, delete or replace.
 fn distance(a: &[u8], b: &[u8]) -> usize {
-    let mut row = [0; MOST_COMPARED + 1];
+    let mut row = [0; MAX_COMPARED + 1];
     for (i, cell) in row.iter_mut().enumerate() {
         *cell = i;
     }
@@ -392,9 +398,9 @@ mod tests {
         ] {
             assert_eq!(nearest(wanted, &mut names.into_iter()), expected, "{wanted}");
         }
-        let long = "x".repeat(MOST_COMPARED + 1);
+        let long = "x".repeat(MAX_COMPARED + 1);
         assert_eq!(nearest(&long, &mut names.into_iter()), None);
-        let longest = "x".repeat(MOST_COMPARED);
+        let longest = "x".repeat(MAX_COMPARED);
         assert_eq!(nearest(&longest, &mut [longest.as_str()].into_iter()), Some(longest.as_str()));
     }
 }

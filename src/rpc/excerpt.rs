@@ -5,10 +5,10 @@
 //! not recurse and does not allocate.
 //!
 //! # Invariants
-//! - Only members of the outermost object count; members of nested values and the contents of
-//!   strings never do.
-//! - The end is only used for the id, and only where it is the last member, or the last before
-//!   `"jsonrpc"`: anything further inside cannot be distinguished from a nested member.
+//! - Only members of the outermost object are read, never members of nested values or the contents
+//!   of strings.
+//! - The end is only used for the id, and only if the id is the last member or the last one before
+//!   `"jsonrpc"`. Further inside, it cannot be distinguished from a nested member.
 
 /// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) struct Excerpt<'t> {
 }
 
 impl<'t> Excerpt<'t> {
-    /// Reads the first bytes of a message, as many as there are, and its last bytes.
+    /// Reads the first and the last bytes of a message.
     pub(crate) fn read(head: &'t [u8], tail: &'t [u8]) -> Excerpt<'t> {
         let mut found = Excerpt { shape: Shape::Unknown, id: None };
         scan(head, &mut found);
@@ -51,7 +51,7 @@ fn scan<'t>(head: &'t [u8], found: &mut Excerpt<'t>) -> Option<()> {
         rest = rest.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
         match name {
             b"method" => found.shape = Shape::Call,
-            // A request has no such members of its own.
+            // A message with `method` is a call, whatever other members it has.
             b"result" | b"error" if found.shape == Shape::Unknown => found.shape = Shape::Response,
             _ => {}
         }
@@ -92,7 +92,7 @@ fn skip(text: &[u8]) -> Option<&[u8]> {
                 depth = depth.checked_sub(1)?;
                 rest = rest.get(1..)?;
             }
-            // Inside an array or object: separators, and scalars up to the next byte of interest.
+            // Skips separators and scalars inside an array or object.
             _ if depth > 0 => {
                 let next = rest.iter().position(|b| matches!(b, b'"' | b'{' | b'[' | b'}' | b']'));
                 rest = rest.get(next?..)?;
@@ -109,7 +109,7 @@ fn skip(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The id before the end of the outermost object.
+/// Returns the id at the end of the outermost object.
 fn last_id(tail: &[u8]) -> Option<&str> {
     let mut rest = tail.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
     if let Some(before) = rest.strip_suffix(b"\"2.0\"") {
@@ -126,13 +126,13 @@ fn last_id(tail: &[u8]) -> Option<&str> {
     member.ends_with(b",").then(|| id(value)).flatten()
 }
 
-/// An id as JSON text.
+/// Returns the text if it is a valid id: an integer, or a string without escapes.
 fn id(value: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(value).ok()?;
     let plain = |b: &u8| *b >= b' ' && *b != b'"' && *b != b'\\';
     match text.strip_prefix('"').and_then(|t| t.strip_suffix('"')) {
         Some(inner) => inner.as_bytes().iter().all(plain).then_some(text),
-        // The digits of JSON: no plus sign and no zeros in front.
+        // JSON allows neither a plus sign nor leading zeros.
         None => {
             let canonical = |n: &dyn ToString| n.to_string() == text;
             let integer = text.parse::<u64>().is_ok_and(|n| canonical(&n))
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_members_of_the_outermost_object_count() {
+    fn only_members_of_the_outermost_object_are_read() {
         let five = || Some("5".to_owned());
         for (head, tail, expected) in [
             (r#"{"jsonrpc":"2.0","id":5,"result":{"a":"xxx"#, "", (Shape::Response, five())),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn any_cut_is_survived() {
+    fn a_message_cut_anywhere_yields_its_id_or_none() {
         let text =
             r#"{"a":[{"b":"\\\"}"},{}],"id":12,"result":{"x":[1,{"y":null}]},"jsonrpc":"2.0"}"#.as_bytes();
         for cut in 0..=text.len() {

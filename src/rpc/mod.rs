@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0 messages as views over a document.
 //!
 //! Classifies a document as request, notification or response, with strict shapes. Ids keep their
-//! JSON type. Unknown members are ignored. Batches, methods and `_meta` are the task of `era`.
+//! JSON type. Unknown members are ignored. The module `era` handles batches, methods and `_meta`.
 //!
 //! Source: JSON-RPC 2.0 §4–5; MCP basic/index of each revision (ids are strings or integers,
 //! never null; `params` is an object).
@@ -81,11 +81,11 @@ pub(crate) struct ShapeError<'d> {
     pub code: i32,
     /// Description of the error, for the peer.
     pub message: &'static str,
-    /// The request's id.
+    /// The id of the message. In a malformed response it is the id of a request of this side.
     pub id: Option<Value<'d>>,
     /// True if an error response must be sent. A malformed response or notification gets none
     /// (JSON-RPC 2.0 §4.1).
-    pub answer: bool,
+    pub needs_response: bool,
 }
 
 impl<'d> Message<'d> {
@@ -100,7 +100,7 @@ impl<'d> Message<'d> {
         let (mut version, mut id, mut method, mut params) = (None, None, None, None);
         let (mut result, mut error) = (None, None);
         for (name, value) in root.named() {
-            // Matching by length first leaves one or two comparisons of whole words.
+            // Matching by length first leaves few comparisons.
             match name.len() {
                 2 if name == b"id" => id = Some(value),
                 5 if name == b"error" => error = Some(value),
@@ -129,12 +129,12 @@ impl<'d> Message<'d> {
                 code: code::INVALID_PARAMS,
                 message: "params must be an object",
                 id: Some(id),
-                answer: true,
+                needs_response: true,
             }),
             (Some(_), Some(id)) => Ok(Message::Request(Request { id, method, params })),
             (Some(_), None) => Err(refuse("id must be a string or an integer of at most 64 bits", None)),
             (None, _) if bad_params => {
-                Err(ShapeError { answer: false, ..refuse("params must be an object", None) })
+                Err(ShapeError { needs_response: false, ..refuse("params must be an object", None) })
             }
             (None, _) => Ok(Message::Notification(Notification { method, params })),
         }
@@ -147,36 +147,38 @@ fn read_response<'d>(
     result: Option<Value<'d>>,
     error: Option<Value<'d>>,
 ) -> Result<Message<'d>, ShapeError<'d>> {
-    let unanswered = |message| Err(ShapeError { answer: false, ..refuse(message, good_id) });
+    let without_response = |message| Err(ShapeError { needs_response: false, ..refuse(message, good_id) });
     match (result, error) {
         (None, None) => Err(refuse("method is missing", good_id)),
-        (Some(_), Some(_)) => unanswered("a response has result or error, not both"),
+        (Some(_), Some(_)) => without_response("a response has result or error, not both"),
         (result, error) => match (good_id, id) {
             (Some(id), _) => match (result, error) {
-                (Some(result), _) if result.kind() != Kind::Object => unanswered("result must be an object"),
+                (Some(result), _) if result.kind() != Kind::Object => {
+                    without_response("result must be an object")
+                }
                 (Some(result), _) => Ok(Message::Response(Response { id, outcome: Ok(result) })),
                 (None, Some(error)) if RpcError::read(error).is_none() => {
-                    unanswered("error must be an object with an integer code and a message")
+                    without_response("error must be an object with an integer code and a message")
                 }
                 (None, Some(error)) => Ok(Message::Response(Response { id, outcome: Err(error) })),
-                (None, None) => unanswered("a response has result or error"),
+                (None, None) => without_response("a response has result or error"),
             },
-            (None, _) => unanswered("a response carries the id of its request"),
+            (None, _) => without_response("a response carries the id of its request"),
         },
     }
 }
 
-/// Never echoes the id of a malformed response: ids are per direction, so the error could match a
-/// request of the peer.
+/// Error for a missing or wrong `jsonrpc`. `needs_response` is false for a response: ids are per
+/// direction, so an error that echoes its id could match a request of the peer.
 #[cold]
 #[inline(never)]
-fn wrong_version(answer: bool, id: Option<Value<'_>>) -> ShapeError<'_> {
-    ShapeError { answer, ..refuse("jsonrpc must be \"2.0\"", id) }
+fn wrong_version(needs_response: bool, id: Option<Value<'_>>) -> ShapeError<'_> {
+    ShapeError { needs_response, ..refuse("jsonrpc must be \"2.0\"", id) }
 }
 
 #[cold]
 fn refuse<'d>(message: &'static str, id: Option<Value<'d>>) -> ShapeError<'d> {
-    ShapeError { code: code::INVALID_REQUEST, message, id, answer: true }
+    ShapeError { code: code::INVALID_REQUEST, message, id, needs_response: true }
 }
 
 /// Returns `true` for a valid request id: a string, or an integer of at most 64 bits.
@@ -209,7 +211,7 @@ impl Id {
         }
     }
 
-    /// The id as JSON text.
+    /// Returns the id as JSON text.
     pub(crate) fn to_raw(&self) -> String {
         match self {
             // Avoids the code for printing 128-bit numbers.
@@ -226,7 +228,7 @@ impl Id {
     }
 }
 
-/// An error object of a response.
+/// The error object of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RpcError {
     /// One of [`code`], a code of the era, or an application's own outside -32768..=-32000.
@@ -238,12 +240,12 @@ pub(crate) struct RpcError {
 }
 
 impl RpcError {
-    /// An error without data.
+    /// Creates an error without data.
     pub(crate) fn new(code: i32, message: impl Into<Cow<'static, str>>) -> RpcError {
         RpcError { code, message: message.into(), data: None }
     }
 
-    /// The error in a response; `None` when its shape is wrong.
+    /// Reads an error object; `None` if its shape is wrong.
     #[cold]
     pub(crate) fn read(error: Value<'_>) -> Option<RpcError> {
         let code = i32::try_from(error.get("code")?.as_i64()?).ok()?;

@@ -1,6 +1,7 @@
 //! Table of the in-flight requests that one side of a connection has sent.
 //!
-//! Assigns the ids, stores one entry per request and limits their number. Does not lock or wait.
+//! Assigns the ids, stores one entry per request and limits their number. The table neither locks
+//! nor waits.
 //!
 //! # Invariants
 //! - Ids start at 1 and rise by one: no id is used twice on a connection (basic/index, request
@@ -12,18 +13,18 @@
 pub(crate) struct Pending<T> {
     entries: Vec<(u64, T)>,
     last: u64,
-    most: usize,
+    max: usize,
 }
 
 impl<T> Pending<T> {
-    /// An empty table for at most this many requests.
-    pub(crate) fn new(most: usize) -> Pending<T> {
-        Pending { entries: Vec::new(), last: 0, most }
+    /// Creates an empty table for at most this many requests.
+    pub(crate) fn new(max: usize) -> Pending<T> {
+        Pending { entries: Vec::new(), last: 0, max }
     }
 
     /// Inserts an entry under the next id. Returns the entry if the table is full.
     pub(crate) fn insert(&mut self, entry: T) -> Result<u64, T> {
-        if self.entries.len() >= self.most {
+        if self.entries.len() >= self.max {
             return Err(entry);
         }
         self.last += 1;
@@ -37,12 +38,12 @@ impl<T> Pending<T> {
         Some(self.entries.remove(at).1)
     }
 
-    /// Entry of this id.
+    /// Returns the entry of this id.
     pub(crate) fn find(&self, id: u64) -> Option<&T> {
         self.entries.get(self.position(id)?).map(|(_, entry)| entry)
     }
 
-    /// The ids of all requests, oldest first.
+    /// Returns the ids of all requests, oldest first.
     pub(crate) fn ids(&self) -> Vec<u64> {
         self.entries.iter().map(|(id, _)| *id).collect()
     }
@@ -52,7 +53,7 @@ impl<T> Pending<T> {
         std::mem::take(&mut self.entries)
     }
 
-    /// The id of the request, if there is exactly one.
+    /// Returns the id of the request, if there is exactly one.
     pub(crate) fn only(&self) -> Option<u64> {
         match self.entries.as_slice() {
             [(id, _)] => Some(*id),
@@ -60,7 +61,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -17,7 +17,7 @@ use crate::json::{Kind, NodeRef, Value};
 use super::decimal::{self, Decimal};
 
 /// A container that is partly written.
-enum Open<'d> {
+enum PartialContainer<'d> {
     Items(crate::json::Items<'d>),
     Members(std::vec::IntoIter<(&'d str, Value<'d>)>),
 }
@@ -35,18 +35,18 @@ pub(super) fn append(value: Value<'_>, out: &mut Vec<u8>) {
                 Kind::String => append_text(value.as_str().unwrap_or_default(), out),
                 Kind::Array => {
                     out.push(b'[');
-                    open.push(Open::Items(value.items()));
+                    open.push(PartialContainer::Items(value.items()));
                 }
                 Kind::Object => {
                     out.push(b'{');
-                    open.push(Open::Members(sorted(value).into_iter()));
+                    open.push(PartialContainer::Members(sorted(value).into_iter()));
                 }
             }
         }
         match open.last_mut() {
             None => return,
-            Some(Open::Items(items)) => next = items.next(),
-            Some(Open::Members(members)) => {
+            Some(PartialContainer::Items(items)) => next = items.next(),
+            Some(PartialContainer::Members(members)) => {
                 next = members.next().map(|(name, value)| {
                     append_text(name, out);
                     value
@@ -99,13 +99,13 @@ pub(super) fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// Largest number of values that are compared in pairs; more are sorted.
-const FEW: usize = 8;
+const MAX_PAIRWISE: usize = 8;
 
 /// The positions of two equal elements, if any.
-pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
+pub(super) fn first_duplicate(array: Value<'_>) -> Option<(usize, usize)> {
     let len = array.len();
-    if len <= FEW {
-        if let Some(twins) = plain_twins(array) {
+    if len <= MAX_PAIRWISE {
+        if let Some(twins) = first_duplicate_scalar(array) {
             return twins;
         }
     }
@@ -122,11 +122,11 @@ pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
     twice.map(|w| (w[0].2, w[1].2))
 }
 
-/// The same for a few values whose equality is that of their texts: no containers, and no numbers
-/// with several notations. `None` for other values.
-fn plain_twins(array: Value<'_>) -> Option<Option<(usize, usize)>> {
+/// Like `first_duplicate`, for a few values that are equal only if their texts are: no containers,
+/// and no numbers with several notations. `None` for other values.
+fn first_duplicate_scalar(array: Value<'_>) -> Option<Option<(usize, usize)>> {
     // The texts so far, and whether each is a string.
-    let mut known = [(&[][..], false); FEW];
+    let mut known = [(&[][..], false); MAX_PAIRWISE];
     for (i, node_ref) in array.node_ref().inside().enumerate() {
         let (text, quoted) = (plain(node_ref)?, node_ref.string().is_some());
         let twin = known.iter().take(i).position(|known| known.1 == quoted && same(known.0, text));
@@ -140,7 +140,7 @@ fn plain_twins(array: Value<'_>) -> Option<Option<(usize, usize)>> {
     Some(None)
 }
 
-/// The text of a value without another notation.
+/// Returns the text of a value that has no other notation.
 fn plain(node_ref: NodeRef<'_>) -> Option<&[u8]> {
     match (node_ref.string(), node_ref.number()) {
         (Some(text), _) => Some(text),
@@ -200,7 +200,7 @@ mod tests {
             ("[{\"a\":1,\"b\":2},{\"b\":2,\"a\":1}]", Some((0, 1))),
             ("[1,2,3,4,5,6,7,8,9,10,11,12,13,4,5]", Some((3, 13))),
         ] {
-            assert_eq!(twins(Doc::parse(text).unwrap().root()), expected, "{text}");
+            assert_eq!(first_duplicate(Doc::parse(text).unwrap().root()), expected, "{text}");
         }
     }
 

@@ -26,7 +26,7 @@ use super::{Formats, Options, SchemaError, SchemaLimits, canon, program};
 const ROOT: Place = Place { document: 0, node: NodeId::ROOT };
 
 /// Number of values after which the pointers to reference targets are replaced by their anchors.
-const MOST_PASSED: usize = 4_000_000;
+const MAX_VISITED: usize = 4_000_000;
 
 /// Compiles a schema.
 pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaError> {
@@ -38,7 +38,7 @@ pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaE
         scoped: KeyMap::default(),
         open: Vec::new(),
         pattern_cost: 0,
-        passed: 0,
+        visited: 0,
     };
     compiler.run(schema).map_err(|fault| located(*fault, &compiler.library.docs))
 }
@@ -74,8 +74,7 @@ struct Tables {
     enums: Vec<program::Enum>,
     words: Vec<Span>,
     references: Vec<Reference>,
-    patterns: Vec<super::pattern::Pattern>,
-    pattern_texts: Vec<Span>,
+    patterns: Vec<(super::pattern::Pattern, Span)>,
     pool: String,
 }
 
@@ -118,9 +117,9 @@ struct Compiler<'o> {
     scoped: KeyMap,
     /// Work list of nodes, with the dynamic scope of their subschema.
     open: Vec<(u32, u32)>,
-    /// Cost of the patterns so far, and number of values that pointers to targets have passed.
+    /// Cost of the patterns so far, and number of values that pointers to targets have visited.
     pattern_cost: usize,
-    passed: usize,
+    visited: usize,
 }
 
 /// The keywords of one subschema by number, and its place.
@@ -351,7 +350,7 @@ impl Compiler<'_> {
         let fragment = match (&target.pointer, &target.anchor) {
             (Some(pointer), _) if place == target.place => pointer.clone(),
             // Finding a pointer visits every value before the target.
-            (_, Some(anchor)) if self.passed > MOST_PASSED => anchor.clone(),
+            (_, Some(anchor)) if self.visited > MAX_VISITED => anchor.clone(),
             _ => self.pointer(place, resource, docs),
         };
         let canonical = format!("{}#{fragment}", self.library.index.base(resource));
@@ -372,7 +371,7 @@ impl Compiler<'_> {
     fn pointer(&mut self, place: Place, resource: u32, docs: &[Arc<Doc>]) -> String {
         let root = self.library.index.resources.get(resource as usize).map_or(place, |r| r.root);
         let Some(doc) = docs.get(place.document as usize) else { return String::new() };
-        self.passed += place.node.index().saturating_sub(root.node.index()) as usize;
+        self.visited += place.node.index().saturating_sub(root.node.index()) as usize;
         pointer_to(doc.at(root.node), place.node)
     }
 
@@ -429,7 +428,7 @@ impl Compiler<'_> {
     fn require(&mut self, required: Option<Value<'_>>, properties: &mut Vec<Property>) {
         let names = required.into_iter().flat_map(Value::items).filter_map(Value::as_str);
         let mut declared = KeyMap::default();
-        if required.is_some_and(|r| r.len() > program::SCANNED) {
+        if required.is_some_and(|r| r.len() > program::MAX_LINEAR_TABLE) {
             for (i, property) in properties.iter().enumerate() {
                 declared.enter(property.name.bytes(self.t.pool.as_bytes()), i as u64);
             }
@@ -447,7 +446,7 @@ impl Compiler<'_> {
             }
         }
         properties.extend_from_slice(&added);
-        if properties.len() > program::SCANNED {
+        if properties.len() > program::MAX_LINEAR_TABLE {
             let pool = self.t.pool.as_bytes();
             sort(properties, |a, b| canon::compare_names(a.name.bytes(pool), b.name.bytes(pool)));
         }
@@ -462,12 +461,11 @@ impl Compiler<'_> {
             .map_err(|e| Invalid::from_message(at, format!("the pattern {source:?}: {e}")))?;
         self.pattern_cost += pattern.cost();
         if self.pattern_cost > self.limits().patterns {
-            let message = format!("patterns that take more than {} cells together", self.limits().patterns);
+            let message = format!("patterns that need more than {} cells in total", self.limits().patterns);
             return Err(Invalid::from_message(at, message));
         }
-        self.t.patterns.push(pattern);
         let text = self.t.keep(source);
-        self.t.pattern_texts.push(text);
+        self.t.patterns.push((pattern, text));
         Ok(index)
     }
 

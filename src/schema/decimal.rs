@@ -22,7 +22,7 @@ pub(super) struct Decimal<'a> {
     exponent: i64,
 }
 
-const MOST_EXPONENT: i64 = 1 << 60;
+const MAX_EXPONENT: i64 = 1 << 60;
 
 impl<'a> Decimal<'a> {
     /// Parses the text of a JSON number.
@@ -160,9 +160,9 @@ impl<'a> Decimal<'a> {
     }
 
     /// Returns `true` if the value is an integer times `divisor`. `None` if the divisor is zero or
-    /// has more digits than [`MOST_DIVISOR_DIGITS`].
+    /// has more digits than [`MAX_DIVISOR_DIGITS`].
     pub(super) fn is_multiple_of(self, divisor: Decimal<'_>) -> Option<bool> {
-        if divisor.is_zero() || divisor.count() > MOST_DIVISOR_DIGITS {
+        if divisor.is_zero() || divisor.count() > MAX_DIVISOR_DIGITS {
             return None;
         }
         if self.is_zero() {
@@ -205,7 +205,7 @@ fn followed(rest: u128, digit: u8, by: u128) -> u128 {
 
 /// Largest number of digits of a divisor: ten times as much still fits in 128 bits. A message of
 /// the compiler names it.
-const MOST_DIVISOR_DIGITS: usize = 37;
+const MAX_DIVISOR_DIGITS: usize = 37;
 
 fn exponent(text: &[u8]) -> i64 {
     let (negative, digits) = match text.split_first() {
@@ -215,7 +215,7 @@ fn exponent(text: &[u8]) -> i64 {
     };
     let mut n = 0i64;
     for digit in digits {
-        n = (n * 10 + i64::from(digit.wrapping_sub(b'0'))).min(MOST_EXPONENT / 16);
+        n = (n * 10 + i64::from(digit.wrapping_sub(b'0'))).min(MAX_EXPONENT / 16);
     }
     if negative { -n } else { n }
 }
@@ -227,13 +227,14 @@ pub(super) fn is_integer(text: &[u8]) -> bool {
     text.iter().all(|b| *b <= b'9' && *b != b'.') || Decimal::of(text).is_whole()
 }
 
-/// Returns `true` if the number has no other notation without exponent or fraction.
+/// Returns `true` if the text is the plain form of an integer: without exponent and fraction, and
+/// not `-0`.
 pub(super) fn is_plain(text: &[u8]) -> bool {
     text != b"-0" && text.iter().all(|b| *b <= b'9' && *b != b'.')
 }
 
 /// Digits of a fraction that cost no steps.
-const MOST_FRACTION: usize = 64;
+const MAX_FRACTION_DIGITS: usize = 64;
 
 /// The integers below and above a number, equal for an integer. `None` for an exponent, for more
 /// than 18 digits before the point, and for a long fraction.
@@ -248,7 +249,7 @@ pub(super) fn around(text: &[u8]) -> Option<(i64, i64)> {
     for (i, b) in digits.iter().enumerate() {
         let digit = b.wrapping_sub(b'0');
         if digit > 9 {
-            let fraction = digits.get(i + 1..).filter(|f| *b == b'.' && f.len() <= MOST_FRACTION)?;
+            let fraction = digits.get(i + 1..).filter(|f| *b == b'.' && f.len() <= MAX_FRACTION_DIGITS)?;
             if !fraction.iter().all(u8::is_ascii_digit) {
                 return None;
             }
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_told_by_value() {
+    fn integers_are_recognized_by_value() {
         for (text, whole, as_i64) in [
             ("1.0", true, Some(1)),
             ("-12e1", true, Some(-120)),

@@ -12,7 +12,8 @@ use crate::record::{nearest, push_count, push_got, push_number, push_short, push
 
 use super::format::Format;
 use super::program::{
-    BOUND_KEYWORDS, Bounds, Child, Contains, Dependent, Enum, FORWARDS, Object, Program, Span, is_of, types,
+    BOUND_KEYWORDS, Bounds, Child, Contains, Dependent, Enum, FORWARDS, OPTIONAL, Object, Program, Span,
+    is_of, types,
 };
 use super::resources::KeyMap;
 use super::validate::Run;
@@ -21,11 +22,11 @@ use super::validate::Run;
 pub(super) const FALSE: &str = "false schema";
 
 /// Largest number of names or words in a message.
-const MOST_LISTED: usize = 24;
+const MAX_LISTED: usize = 24;
 /// Largest number of name comparisons before a table is used.
-const MOST_COMPARED: usize = 256;
+const MAX_COMPARED: usize = 256;
 /// Largest number of alternatives that are inspected.
-const MOST_TRIED: usize = 8;
+const MAX_TRIED: usize = 8;
 
 /// Reason for a violation.
 pub(super) enum Reason<'a, 'd> {
@@ -103,7 +104,7 @@ pub(super) fn message<'d>(run: &Run<'_, 'd>, value: Value<'d>, why: &Reason<'_, 
 }
 
 /// Appends the parts of a message. Formatting them would cost more than the check.
-fn say(out: &mut String, pieces: &[&str]) {
+fn push_parts(out: &mut String, pieces: &[&str]) {
     pieces.iter().for_each(|piece| out.push_str(piece));
 }
 
@@ -135,7 +136,7 @@ fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why:
             push_short(out, name.as_str().unwrap_or_default());
             out.push_str("` is not allowed");
             if let Some(inner) = run.reason(*child, *name) {
-                say(out, &[": ", &inner.message]);
+                push_parts(out, &[": ", &inner.message]);
             }
         }
         Reason::Dependent(dependent, wanted) => {
@@ -199,12 +200,15 @@ fn expected(out: &mut String, p: &Program, why: &Reason<'_, '_>) {
         }
         Reason::Bound(bounds, _) => {
             out.push_str("expected a number");
-            let phrases = [" of at least ", " greater than ", " of at most ", " less than "];
+            let phrases = match bounds.texts.each_ref().map(|span| span.len > 0) {
+                [true, false, true, false] => [" from ", "", " to ", ""],
+                _ => [" of at least ", " greater than ", " of at most ", " less than "],
+            };
             let mut and = "";
             for (phrase, span) in phrases.iter().zip(&bounds.texts).filter(|(_, span)| span.len > 0) {
-                say(out, &[and, phrase]);
+                push_parts(out, &[and, phrase]);
                 push_short(out, p.text(*span));
-                and = " and";
+                and = if *phrase == " from " { "" } else { " and" };
             }
         }
         Reason::Multiple(divisor) => {
@@ -212,19 +216,18 @@ fn expected(out: &mut String, p: &Program, why: &Reason<'_, '_>) {
             push_short(out, p.text(*divisor));
         }
         Reason::Pattern(index) => {
-            let source = p.pattern_texts.get(*index as usize).map_or("", |span| p.text(*span));
             out.push_str("expected a string that matches `");
-            push_start(out, source, MOST_CLIPPED);
+            push_start(out, p.pattern_text(*index), MAX_QUOTED);
             out.push('`');
         }
-        Reason::Format(format) => say(out, &["expected ", format.expectation()]),
+        Reason::Format(format) => push_parts(out, &["expected ", format.expectation()]),
         Reason::Word(text) => {
             out.push_str("expected ");
-            push_start(out, p.text(*text), MOST_CLIPPED);
+            push_start(out, p.text(*text), MAX_QUOTED);
         }
         Reason::Enum(list) => {
             out.push_str(if list.keyword == "const" { "expected " } else { "expected one of " });
-            push_start(out, p.text(list.text), MOST_CLIPPED);
+            push_start(out, p.text(list.text), MAX_QUOTED);
         }
         Reason::Not => out.push_str("expected a value that does not match the schema under `not`"),
         _ => debug_assert!(false, "this message does not end with the value"),
@@ -244,7 +247,7 @@ fn list(out: &mut String, names: &mut dyn Iterator<Item = &str>, quote: char) {
     let mut count = 0usize;
     for name in names {
         count += 1;
-        if count > MOST_LISTED {
+        if count > MAX_LISTED {
             continue;
         }
         if count > 1 {
@@ -254,7 +257,7 @@ fn list(out: &mut String, names: &mut dyn Iterator<Item = &str>, quote: char) {
         push_short(out, name);
         out.push(quote);
     }
-    if let Some(more) = count.checked_sub(MOST_LISTED).filter(|more| *more > 0) {
+    if let Some(more) = count.checked_sub(MAX_LISTED).filter(|more| *more > 0) {
         out.push_str(" and ");
         push_number(out, more);
         out.push_str(" more");
@@ -276,9 +279,9 @@ fn words(out: &mut String, p: &Program, run: Span, value: Value<'_>) {
 
 fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) {
     let required = object.properties.of(&p.properties).iter();
-    let required = required.filter(|property| property.required != super::program::OPTIONAL);
+    let required = required.filter(|property| property.required != OPTIONAL);
     // Few names are searched one by one, many in a table.
-    let many = value.len().saturating_mul(object.required as usize) > MOST_COMPARED;
+    let many = value.len().saturating_mul(object.required as usize) > MAX_COMPARED;
     let there = many.then(|| KeyMap::of_members(value));
     let is_there = |name: &&str| match &there {
         Some(there) => there.get(name.as_bytes()).is_some(),
@@ -287,15 +290,19 @@ fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) {
     let absent = required.map(|property| p.text(property.name)).filter(|name| !is_there(name));
     out.push_str("missing ");
     // One more than is listed, to find out that the list is truncated.
-    list(out, &mut absent.take(MOST_LISTED + 1), '`');
+    list(out, &mut absent.take(MAX_LISTED + 1), '`');
 }
 
 fn unknown(out: &mut String, p: &Program, object: &Object, name: &str) {
-    let declared = object.properties.of(&p.properties).iter().filter(|property| property.is_declared());
-    let mut names = declared.map(|property| p.text(property.name)).peekable();
+    let named = |is_optional: bool| {
+        let declared = object.properties.of(&p.properties).iter().filter(|property| property.is_declared());
+        let named = declared.filter(move |property| (property.required == OPTIONAL) == is_optional);
+        named.map(|property| p.text(property.name)).peekable()
+    };
+    let (mut required, mut optional) = (named(false), named(true));
     out.push_str("unknown member `");
     push_short(out, name);
-    match nearest(name, &mut names.clone()) {
+    match nearest(name, &mut required.clone().chain(optional.clone())) {
         Some(near) => {
             out.push_str("`, did you mean `");
             push_short(out, near);
@@ -303,11 +310,16 @@ fn unknown(out: &mut String, p: &Program, object: &Object, name: &str) {
         }
         None => out.push_str("`. "),
     }
-    if names.peek().is_none() && object.patterned.len == 0 {
+    let (has_required, has_optional) = (required.peek().is_some(), optional.peek().is_some());
+    if !has_required && !has_optional && object.patterned.len == 0 {
         return out.push_str("No members are allowed");
     }
     out.push_str("Allowed are ");
-    list(out, &mut names, '`');
+    list(out, &mut required, '`');
+    if has_required && has_optional {
+        out.push_str("; optional ");
+    }
+    list(out, &mut optional, '`');
     if object.patterned.len > 0 {
         out.push_str(" and names that match a pattern");
     }
@@ -338,7 +350,7 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
     let here = run.path(value).len();
     let possible = children.iter().enumerate().filter(|(_, child)| is_of(node_ref, types_of(p, **child)));
     let mut nearest = None;
-    for (i, child) in possible.take(MOST_TRIED) {
+    for (i, child) in possible.take(MAX_TRIED) {
         let Some(reason) = run.reason(*child, value) else { continue };
         // A deeper violation means a more similar alternative; another tag or type means a
         // different one.
@@ -357,7 +369,7 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
     let colon = if path.is_empty() { "" } else { ": " };
     out.push_str("; the closest is at ");
     push_number(out, i);
-    say(out, &[": ", path, colon, &reason.message]);
+    push_parts(out, &[": ", path, colon, &reason.message]);
 }
 
 /// The types that a subschema accepts, as far as it or its references state them.
@@ -398,7 +410,7 @@ fn push_types(out: &mut String, mask: u8) {
                 (false, 0) => " or ",
                 (false, _) => ", ",
             };
-            say(out, &[or, name]);
+            push_parts(out, &[or, name]);
         }
     }
 }
@@ -423,4 +435,4 @@ fn push_limits(out: &mut String, (min, max): (u32, u32), count: usize, unit: &st
 }
 
 /// Largest number of characters quoted from the schema. The limit for values is lower.
-const MOST_CLIPPED: usize = 200;
+const MAX_QUOTED: usize = 200;

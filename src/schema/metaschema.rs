@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_json_and_says_its_own_name() {
+    fn each_is_json_with_its_own_id() {
         for (name, _) in DOCUMENTS {
             let uri = format!("{DRAFT_2020_12}{name}");
             let doc = of(&uri);

@@ -63,6 +63,18 @@ use program::Program;
 use validate::Run;
 
 /// A compiled schema. Cloning is cheap; threads may share one.
+///
+/// ```
+/// use tinymcp::json;
+/// use tinymcp::schema::Schema;
+///
+/// let schema = Schema::parse(r#"{"type": "array", "items": {"minimum": 0, "type": "integer"}}"#)?;
+/// assert!(schema.is_valid(json!([1, 2]).to_doc().root()));
+/// for violation in schema.check_all(json!([1, -2, "x"]).to_doc().root(), 10) {
+///     println!("{violation}");
+/// }
+/// # Ok::<(), tinymcp::schema::SchemaError>(())
+/// ```
 #[derive(Clone)]
 pub struct Schema(Arc<Compiled>);
 
@@ -71,7 +83,7 @@ struct Compiled {
     limits: SchemaLimits,
 }
 
-/// Dialect of a schema without `$schema`.
+/// Dialect of a schema without `$schema`. See [`Options`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -84,7 +96,7 @@ pub enum Dialect {
     Draft202012,
 }
 
-/// Effect of the keyword `format`.
+/// Effect of the keyword `format`. See [`Options`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Formats {
@@ -96,6 +108,25 @@ pub enum Formats {
 }
 
 /// Options of the compiler.
+///
+/// ```
+/// use tinymcp::json;
+/// use tinymcp::schema::{Dialect, Formats, Schema};
+///
+/// let pin = json!({"type": "integer", "maximum": 27});
+/// let schema = Schema::options()
+///     .dialect(Dialect::Draft07)
+///     .formats(Formats::Assert)
+///     .document("https://board.example/pin.json", &pin)
+///     .parse(
+///         r#"{"properties": {
+///             "pin": {"$ref": "https://board.example/pin.json"}, "since": {"format": "date"}
+///         }}"#,
+///     )?;
+/// assert!(schema.is_valid(json!({"pin": 4, "since": "2026-11-25"}).to_doc().root()));
+/// assert!(!schema.is_valid(json!({"pin": 4, "since": "today"}).to_doc().root()));
+/// # Ok::<(), tinymcp::schema::SchemaError>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Options {
     dialect: Dialect,
@@ -217,6 +248,14 @@ impl fmt::Debug for Schema {
 }
 
 /// A schema that is invalid or unsupported.
+///
+/// ```
+/// use tinymcp::schema::Schema;
+///
+/// let error = Schema::parse(r#"{"properties": {"pin": {"type": "int"}}}"#).unwrap_err();
+/// assert_eq!(error.pointer, "/properties/pin/type");
+/// println!("{}", error.message);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SchemaError {

@@ -3,7 +3,7 @@
 //! "Flag" is the verdict alone. "Basic" is a flat list of violations, each with the keyword's path
 //! through references, its own location, and the path of the value.
 //!
-//! Invariants: annotations are not collected; at most [`MOST`] violations are listed.
+//! Invariants: annotations are not collected; at most [`MAX_VIOLATIONS`] violations are listed.
 
 use crate::json::{Json, Writer};
 
@@ -12,6 +12,16 @@ use super::subschemas::push_token;
 use super::validate::{Found, Run, Token};
 
 /// An output format.
+///
+/// ```
+/// use tinymcp::json;
+/// use tinymcp::schema::{Output, Schema};
+///
+/// let schema = Schema::parse(r#"{"type": "integer"}"#)?;
+/// let report = schema.output(json!("x").to_doc().root(), Output::Flag);
+/// assert_eq!(report.as_str(), r#"{"valid":false}"#);
+/// # Ok::<(), tinymcp::schema::SchemaError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Output {
@@ -22,7 +32,7 @@ pub enum Output {
 }
 
 /// Largest number of listed violations.
-const MOST: usize = 1000;
+const MAX_VIOLATIONS: usize = 1000;
 
 pub(super) fn write(mut run: Run<'_, '_>, form: Output) -> Json {
     let mut w = Writer::new();
@@ -34,7 +44,7 @@ pub(super) fn write(mut run: Run<'_, '_>, form: Output) -> Json {
         }
         Output::Basic => {
             let program = run.program;
-            let found = run.trails(MOST);
+            let found = run.violations(MAX_VIOLATIONS);
             w.bool(found.is_empty());
             if !found.is_empty() {
                 w.key("errors").begin_array();

@@ -173,7 +173,7 @@ pub(super) const ELEMENTS: u8 = 32;
 /// One check. Checks for strings, numbers, arrays and objects accept all other types.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Op {
-    /// minLength, maxLength; `u32::MAX` if there is no maxLength.
+    /// minLength, maxLength; `u32::MAX` without maxLength.
     Length {
         min: u32,
         max: u32,
@@ -241,7 +241,7 @@ pub(super) const BOUND_KEYWORDS: [&str; 4] = ["minimum", "exclusiveMinimum", "ma
 /// properties, required, additionalProperties, patternProperties.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Object {
-    /// A range of the properties; sorted by name if there are more than [`SCANNED`].
+    /// A range of the properties; sorted by name if there are more than [`MAX_LINEAR_TABLE`].
     pub(super) properties: Span,
     /// A range of the children; each belongs to the pattern at the same position after
     /// `first_pattern`.
@@ -268,7 +268,7 @@ pub(super) fn mark((first, len): (u8, usize)) -> u64 {
 }
 
 /// Longer tables are sorted and searched by bisection.
-pub(super) const SCANNED: usize = 12;
+pub(super) const MAX_LINEAR_TABLE: usize = 12;
 
 /// A name in an object's table.
 #[derive(Clone, Copy, Debug)]
@@ -448,8 +448,8 @@ pub(super) struct Program {
     pub(super) references: Box<[Reference]>,
     /// By node.
     pub(super) forwards: Box<[Forward]>,
-    pub(super) patterns: Box<[Pattern]>,
-    pub(super) pattern_texts: Box<[Span]>,
+    /// Each with its source text.
+    pub(super) patterns: Box<[(Pattern, Span)]>,
     pub(super) pool: Box<str>,
 }
 
@@ -457,6 +457,11 @@ impl Program {
     #[inline]
     pub(super) fn text(&self, span: Span) -> &str {
         span.text(&self.pool)
+    }
+
+    /// Returns the source text of a pattern.
+    pub(super) fn pattern_text(&self, index: u32) -> &str {
+        self.patterns.get(index as usize).map_or("", |(_, text)| self.text(*text))
     }
 }
 

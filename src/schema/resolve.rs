@@ -17,7 +17,7 @@ use super::resources::{KeyMap, key};
 use super::{Dialect, Options, SchemaLimits, metaschema, uri};
 
 /// Objects with more members get an index for pointers.
-const FEW_MEMBERS: usize = 32;
+const MAX_UNINDEXED: usize = 32;
 
 /// Target of a reference.
 pub(super) struct Target {
@@ -38,7 +38,7 @@ fn target_key(place: Place, keyword: Keyword) -> Vec<u8> {
 pub(super) struct Library<'o> {
     pub(super) docs: Vec<Arc<Doc>>,
     pub(super) index: ResourceIndex,
-    /// Targets of references, or the reason why there is none.
+    /// Targets of references, or the reason why a reference has no target.
     targets: KeyMap,
     targeted: Vec<Result<Target, Box<Invalid>>>,
     options: &'o Options,
@@ -220,7 +220,7 @@ impl<'o> Library<'o> {
 
     /// The value of a pointer's token. Members of large objects are found with an index.
     fn step<'d>(&mut self, doc: &'d Doc, document: u32, at: Value<'d>, token: &str) -> Option<Value<'d>> {
-        if at.len() <= FEW_MEMBERS || at.kind() != Kind::Object {
+        if at.len() <= MAX_UNINDEXED || at.kind() != Kind::Object {
             return at.pointer(token);
         }
         let place = Place { document, node: at.id() };

@@ -31,10 +31,10 @@ use super::{decimal, subschemas};
 use array::Evaluated;
 
 /// Steps before verdicts are cached, in addition to one for each byte of the value.
-const KEEP_AFTER: u64 = 2048;
+const CACHE_AFTER: u64 = 2048;
 
 /// Number of branches that cost a step each.
-const FEW_BRANCHES: u32 = 8;
+const MAX_CHARGED_BRANCHES: u32 = 8;
 
 /// Steps for inspecting one alternative for a message.
 const REASON_STEPS: u64 = 20_000;
@@ -125,7 +125,7 @@ impl<'p, 'd> Run<'p, 'd> {
             limits,
             root,
             steps,
-            keep_below: steps.saturating_sub(KEEP_AFTER + bytes),
+            keep_below: steps.saturating_sub(CACHE_AFTER + bytes),
             depth: 0,
             most_depth: limits.depth,
             over: false,
@@ -166,7 +166,7 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     /// The violations with their trails.
-    pub(super) fn trails(&mut self, most: usize) -> Vec<Found> {
+    pub(super) fn violations(&mut self, most: usize) -> Vec<Found> {
         self.collect(most, true)
     }
 
@@ -186,7 +186,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let root = self.root;
         // OK because a compiled program has a root; without one every value is invalid.
         let Some(child) = self.program.root else { return false };
-        let fits = self.rarely(child, root, None);
+        let fits = self.apply_cold(child, root, None);
         if !fits && self.trails {
             self.add_steps(child, &[]);
         }
@@ -231,8 +231,8 @@ impl<'p, 'd> Run<'p, 'd> {
     /// Charges the steps for subschemas that apply to one value, unless they are few. Returns
     /// whether enough steps were left. Not every subschema costs a step itself.
     #[inline]
-    fn tries(&mut self, run: Span) -> bool {
-        run.len < FEW_BRANCHES || {
+    fn charge_branches(&mut self, run: Span) -> bool {
+        run.len < MAX_CHARGED_BRANCHES || {
             self.charge(run.len as usize);
             !self.over
         }
@@ -247,7 +247,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Returns `true` if a violation ends the run here.
     #[inline]
-    fn halts(&self) -> bool {
+    fn stops_at_violation(&self) -> bool {
         self.quiet || self.found.len() >= self.most || self.over
     }
 
@@ -332,7 +332,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Out-of-line form, for calls whose cost does not matter.
     #[inline(never)]
-    fn rarely(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
+    fn apply_cold(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         self.child(child, value, seen)
     }
 
@@ -345,7 +345,7 @@ impl<'p, 'd> Run<'p, 'd> {
             }
             None => match self.program.nodes.get(child.index() as usize) {
                 Some(node) => match node.flags {
-                    LEAF => self.quick_leaf(node, node_ref),
+                    LEAF => self.leaf_fast(node, node_ref),
                     MEMBERS => self.object(node.ops, node_ref.value(), None),
                     ELEMENTS => self.array(node.ops, node_ref.value(), None),
                     _ => self.node(child.index(), node_ref.value(), None),
@@ -390,7 +390,7 @@ impl<'p, 'd> Run<'p, 'd> {
         } else if node.flags & MEMBERS != 0 {
             self.object(node.ops, value, seen)
         } else if node.flags & TRACKS != 0 && is_of(value.node_ref(), types::ARRAY | types::OBJECT) {
-            self.apply_apart(node, value, seen)
+            self.apply_isolated(node, value, seen)
         } else {
             self.apply(node, value, seen)
         }
@@ -398,7 +398,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Runs a node with its own list of evaluated members.
     #[inline(never)]
-    fn apply_apart(&mut self, node: &Node, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
+    fn apply_isolated(&mut self, node: &Node, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         let mut own = Evaluated::default();
         let fits = self.apply(node, value, Some(&mut own));
         if let (true, Some(seen)) = (fits, seen) {
@@ -486,7 +486,7 @@ impl<'p, 'd> Run<'p, 'd> {
         for op in run.of(&program.ops) {
             if !self.op(op, value, node_ref, seen.as_deref_mut()) {
                 fits = false;
-                if self.halts() {
+                if self.stops_at_violation() {
                     break;
                 }
             }
@@ -505,7 +505,7 @@ impl<'p, 'd> Run<'p, 'd> {
             Op::AllOf(run) => self.all_of(run, value, seen),
             Op::AnyOf(run) => self.any_of(run, value, seen),
             Op::OneOf(run) => self.one_of(run, value, seen),
-            Op::Not(child) => !self.quietly(child, value, None) || self.fail(value, Reason::Not),
+            Op::Not(child) => !self.is_valid_quiet(child, value, None) || self.fail(value, Reason::Not),
             Op::If(run) => self.conditional(run, value, seen),
             Op::Contains(index) => !is(types::ARRAY) || self.contains(index, value, seen),
             Op::Names(child) => !is(types::OBJECT) || self.names(child, value),
@@ -514,7 +514,7 @@ impl<'p, 'd> Run<'p, 'd> {
             Op::UnevaluatedProperties(child) => {
                 !is(types::OBJECT) || self.unevaluated_properties(child, value, seen)
             }
-            _ => self.holds(op, value) || !self.quiet && self.blame(*op, value),
+            _ => self.holds(op, value) || !self.quiet && self.report(*op, value),
         }
     }
 
@@ -524,7 +524,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let mut inner = Run::new(self.program, self.limits, self.root);
         (inner.quiet, inner.most, inner.nested) = (false, 1, true);
         (inner.depth, inner.steps) = (self.depth, self.steps.min(REASON_STEPS));
-        inner.rarely(child, value, None);
+        inner.apply_cold(child, value, None);
         inner.found.pop().map(|found| found.violation)
     }
 

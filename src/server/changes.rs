@@ -13,7 +13,7 @@ use crate::model::content::{Completion, PromptOutput, ReadOutput};
 use crate::model::uri_template::{Variables, unencoded};
 use crate::model::{Change, CompletionKind};
 
-use super::call::Handled;
+use super::call::Output;
 use super::context::Context;
 use super::handle::Handle;
 use super::handler::{self, ToolArguments, ToolResult};
@@ -22,15 +22,15 @@ use super::registry::{
     Arguments, Checks, CompleteFn, CompletionRequest, PromptEntry, Registry, ResourceEntry, TemplateEntry,
     ToolEntry, ToolHandler,
 };
+use super::tasks;
 use super::tool_error::ToolError;
 
 /// A set of changes to what a running server offers, made by [`Handle::changes`].
 ///
-/// [`Changes::apply`] makes all of them or none: every message of a client is answered with the
-/// entries before all changes, or with those after them. Clients get one notification for each
-/// list that changed. Changes are made in the order in which they were added, so an entry is
-/// replaced by removing it and adding another one with its name, which moves it to the end of its
-/// list.
+/// [`Changes::apply`] makes all of them or none: the response to every message of a client uses the
+/// entries before all changes, or those after them. Clients get one notification for each list that
+/// changed. Changes are made in the order in which they were added, so an entry is replaced by
+/// removing it and adding another one with its name, which moves it to the end of its list.
 ///
 /// A client that reads a list in pages may get pages from before and after the changes, as with
 /// any change. Calls that run continue with the handlers that they started with.
@@ -55,11 +55,11 @@ use super::tool_error::ToolError;
 /// # Errors
 /// Methods that add a change fail with [`crate::ErrorKind::Closed`] when the server has ended, with
 /// [`crate::ErrorKind::Misuse`] when changes were not announced, and if the entry by itself is
-/// invalid. The set then stays as it was.
+/// invalid. The set is then unchanged.
 #[must_use = "nothing changes until `apply` is called"]
 pub struct Changes {
     handle: Handle,
-    /// Each with the list that it changes.
+    /// The edits, each with the list that it changes.
     edits: Vec<(Option<Change>, Edit)>,
 }
 
@@ -153,8 +153,8 @@ impl Changes {
         self.remove(Change::Prompts, name, Registry::remove_prompt)
     }
 
-    /// Completes an argument of a prompt, which may be added by the same set. Replaces its former
-    /// completion.
+    /// Sets the completion of an argument of a prompt, which the same set may add. Replaces an
+    /// earlier completion.
     ///
     /// # Errors
     /// See [`Changes`]. [`Changes::apply`] checks that the prompt has this argument.
@@ -164,13 +164,13 @@ impl Changes {
         argument: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        self.handle.completing()?;
+        self.handle.with_completions()?;
         self.edits.push((None, completion(CompletionKind::Prompt, prompt, argument, complete)));
         Ok(())
     }
 
-    /// Completes a variable of a resource template, which may be added by the same set. Replaces
-    /// its former completion.
+    /// Sets the completion of a variable of a resource template, which the same set may add.
+    /// Replaces an earlier completion.
     ///
     /// # Errors
     /// See [`Changes`]. [`Changes::apply`] checks that the template has this variable.
@@ -180,7 +180,7 @@ impl Changes {
         variable: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        self.handle.completing()?;
+        self.handle.with_completions()?;
         self.edits.push((None, completion(CompletionKind::Template, uri_template, variable, complete)));
         Ok(())
     }
@@ -188,8 +188,8 @@ impl Changes {
     /// Makes the changes and notifies the clients.
     ///
     /// # Errors
-    /// Nothing has changed then. [`crate::ErrorKind::Misuse`]: an added entry has the name of
-    /// another one, or a completion belongs to no entry. [`crate::ErrorKind::Closed`]: the
+    /// On an error nothing has changed. [`crate::ErrorKind::Misuse`]: an added entry has the name
+    /// of another one, or a completion belongs to no entry. [`crate::ErrorKind::Closed`]: the
     /// server has ended.
     pub fn apply(self) -> Result<(), Error> {
         let shared = self.handle.shared()?;
@@ -210,7 +210,7 @@ impl Changes {
         prepare: impl FnOnce(&Catalog) -> Result<Edit, Error>,
     ) -> Result<(), Error> {
         let shared = self.handle.shared()?;
-        shared.catalog.announced(&list)?;
+        shared.catalog.check_announced(&list)?;
         self.edits.push((Some(list), prepare(&shared.catalog)?));
         Ok(())
     }
@@ -245,7 +245,7 @@ pub(super) fn resource<R: Into<ReadOutput>>(
     check_uri(&resource.uri)?;
     let mime_type = resource.mime_type.clone();
     let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| {
-        read(ctx, uri).map(|output| Handled::Read(output.into().complete(uri, mime_type.as_deref())))
+        read(ctx, uri).map(|output| Output::Read(output.into().complete(uri, mime_type.as_deref())))
     });
     Ok(added(ResourceEntry::new(resource, read)?, Registry::add_resource))
 }
@@ -263,7 +263,7 @@ pub(super) fn template<R: Into<ReadOutput>>(
     let mime_type = template.mime_type.clone();
     let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, variables: &Variables| {
         read(ctx, uri, variables)
-            .map(|output| Handled::Read(output.into().complete(uri, mime_type.as_deref())))
+            .map(|output| Output::Read(output.into().complete(uri, mime_type.as_deref())))
     });
     Ok(added(TemplateEntry::new(template, read), Registry::add_template))
 }
@@ -275,11 +275,11 @@ pub(super) fn prompt(
 ) -> Result<Edit, Error> {
     check_meta(&prompt.name, prompt.meta.as_ref())?;
     let fill =
-        move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| fill(ctx, arguments).map(Handled::Prompt);
+        move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| fill(ctx, arguments).map(Output::Prompt);
     Ok(added(PromptEntry::new(prompt, Arc::new(fill))?, Registry::add_prompt))
 }
 
-/// Completes an argument.
+/// Sets the completion of an argument.
 pub(super) fn completion(
     kind: CompletionKind,
     subject: &str,
@@ -287,7 +287,7 @@ pub(super) fn completion(
     complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
 ) -> Edit {
     let complete =
-        move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(Handled::Completion(complete(asked)));
+        move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(Output::Completion(complete(asked)));
     completed(kind, subject.to_owned(), argument.to_owned(), Arc::new(complete))
 }
 
@@ -295,14 +295,14 @@ fn completed(kind: CompletionKind, subject: String, argument: String, complete: 
     Box::new(move |registry| registry.add_completion(kind, &subject, &argument, complete).map(|()| true))
 }
 
-/// Adds a tool. Schemas that it lacks come from its argument and result types.
+/// Adds a tool with this handler. Missing schemas are derived from its argument and result types.
 pub(super) fn tool_of<A: ToolArguments, R: ToolResult>(
     catalog: &Catalog,
     mut tool: Tool,
     handler: ToolHandler,
 ) -> Result<Edit, Error> {
-    if let Some(flaw) = A::flaw().or_else(R::flaw) {
-        return Err(Error::new(ErrorKind::Invalid, format!("tool {:?}: {flaw}", tool.name)));
+    if let Some(error) = A::definition_error().or_else(R::definition_error) {
+        return Err(Error::new(ErrorKind::Invalid, format!("tool {:?}: {error}", tool.name)));
     }
     check_meta(&tool.name, tool.meta.as_ref())?;
     // Decoding a record already enforces its schema; every other schema needs a check.
@@ -311,6 +311,7 @@ pub(super) fn tool_of<A: ToolArguments, R: ToolResult>(
         input: compiler.as_deref().filter(|_| tool.input_schema.is_some() || !A::enforces_schema()),
         output: compiler.as_deref().filter(|_| tool.output_schema.is_some() || !R::fits_schema()),
     };
+    tasks::check_handler(&tool, &handler)?;
     tool.input_schema = tool.input_schema.or_else(A::schema);
     tool.output_schema = tool.output_schema.or_else(R::schema);
     Ok(added(ToolEntry::new(tool, handler, checks)?, Registry::add_tool))
@@ -321,7 +322,7 @@ fn added<T: Send + 'static>(entry: T, add: fn(&mut Registry, T) -> Result<(), Er
 }
 
 /// Rejects characters that RFC 3986 §2 does not allow in a URI. Some clients percent-encode them,
-/// so they could list the resource and never read it.
+/// so these clients could list the resource but never read it.
 fn check_uri(uri: &str) -> Result<(), Error> {
     match unencoded(uri) {
         None => Ok(()),
@@ -334,7 +335,7 @@ fn check_uri(uri: &str) -> Result<(), Error> {
 }
 
 fn check_meta(name: &str, meta: Option<&Json>) -> Result<(), Error> {
-    match meta.and_then(meta::flaw) {
+    match meta.and_then(meta::first_error) {
         Some(flaw) => Err(Error::new(ErrorKind::Invalid, format!("the _meta of {name:?} {flaw}"))),
         None => Ok(()),
     }
@@ -445,10 +446,10 @@ mod tests {
         let serving = thread::spawn(move || server.serve(link));
         let opening = json!({"protocolVersion": "2025-11-25", "capabilities": {},
                              "clientInfo": {"name": "c", "version": "1"}});
-        client.request("initialize", opening, LONG).expect("an answer");
+        client.request("initialize", opening, LONG).expect("a response");
         client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        // It is answered after the server has read the notification.
-        client.request("ping", json!({}), LONG).expect("an answer");
+        // The response shows that the server has read the notification.
+        client.request("ping", json!({}), LONG).expect("a response");
 
         let mut changes = handle.changes();
         for name in ["a", "b"] {
@@ -477,8 +478,8 @@ mod tests {
         }
         let argument =
             json!({"ref": {"type": "ref/prompt", "name": "b"}, "argument": {"name": "x", "value": ""}});
-        let answer = client.request("completion/complete", argument, LONG).expect("an answer");
-        assert!(answer.as_str().contains("done"), "{answer:?}");
+        let response = client.request("completion/complete", argument, LONG).expect("a response");
+        assert!(response.as_str().contains("done"), "{response:?}");
         client.finish();
         serving.join().expect("no panic").expect("serving ends");
     }

@@ -9,7 +9,7 @@
 //! # use tinymcp::{Context, ToolError, Form};
 //! # fn form() -> Form { Form::new("Who?") }
 //! # fn handler(ctx: &mut Context<'_>) -> Result<(), ToolError> {
-//! let name = ctx.elicit("name", form()); // an `Err` until the client has responded
+//! let name = ctx.elicit("name", form()); // returns `Err` until the client has responded
 //! let roots = ctx.roots("roots");
 //! let (name, roots) = (name?, roots?); // sends both requests
 //! # Ok(())
@@ -20,11 +20,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::era::{self, Questions, ServerEra, Signal, meta};
+use crate::era::{self, RequestMode, ServerEra, ServerNotification, meta};
 use crate::error::Error;
 use crate::json::{Doc, Json, NodeId, Value, Writer};
 use crate::limits::MAX_DURATION;
-use crate::model::client_request::{Action, Ask, AskRequest, Form, FormResult, Root, SampleResult, Sampling};
+use crate::model::client_request::{
+    ElicitAction, ElicitResult, Form, InputRequest, KeyedRequest, Root, SampleResult, Sampling,
+};
 use crate::model::uri_template::has_scheme;
 use crate::model::{Change, ClientCapabilities, Fault, Level, Operation, Query};
 use crate::record::Violation;
@@ -32,8 +34,11 @@ use crate::rpc::RpcError;
 use crate::transport::ReplySink;
 
 use super::call::in_flight::Call;
-use super::call::request_state::Answers;
+use super::call::request_state::Responses;
+use super::callers::CallerRules;
+use super::provided::Provided;
 use super::redact;
+use super::tasks::ContextTask;
 use super::tool_error::ToolError;
 
 /// Environment of a running call: its server and its connection.
@@ -47,21 +52,55 @@ pub(crate) trait CallHost {
     /// The change was not announced.
     fn notify(&self, change: &Change) -> Result<(), Error>;
 
-    /// The `clientInfo` of the session, if one is open.
+    /// Returns the `clientInfo` of the session, if one is open.
     fn client_info(&self) -> Option<Json>;
 
-    /// Creates the key for `requestState` if there is none yet.
+    /// Returns the settings with which the client declares an extension. `meta` is the `_meta` of
+    /// the request, in the era whose requests declare extensions.
+    #[cfg(feature = "extensions")]
+    fn client_extension(&self, id: &str, meta: Option<Value<'_>>) -> Option<Json>;
+
+    /// Returns the values that the server provides to its handlers.
+    fn provided(&self) -> &Provided;
+
+    /// Creates the key for `requestState` if it does not exist.
     ///
     /// # Errors
     /// The system provided no random numbers.
-    fn need_sealer(&self) -> Result<(), Fault>;
+    fn ensure_sealer(&self) -> Result<(), Fault>;
 
     /// Returns whether the client does not read, so that messages for it are queued.
     #[allow(dead_code)] // Used by the hub.
     fn busy(&self) -> bool;
+
+    /// Returns the functions and limits of the program for each caller.
+    #[allow(dead_code)] // For the feature `observe`.
+    fn callers(&self) -> &CallerRules;
 }
 
 /// A running call, as its handler sees it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tinymcp::{Context, Server, Tool, ToolError};
+///
+/// tinymcp::record! {
+///     struct Blink { times: u32 [1..=100] }
+/// }
+///
+/// fn blink(ctx: &mut Context<'_>, input: Blink) -> Result<String, ToolError> {
+///     for n in 1..=input.times {
+///         ctx.progress(f64::from(n), Some(f64::from(input.times)), None);
+///         // Ends the handler when the client cancels the call.
+///         ctx.wait(Duration::from_millis(1))?;
+///     }
+///     Ok(format!("blinked {} times", input.times))
+/// }
+///
+/// let mut server = Server::new("board", "1.0.0");
+/// server.tool(Tool::new("blink").description("Lets the lamp blink"), blink)?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 pub struct Context<'c> {
     pub(crate) doc: &'c Doc,
     pub(crate) query: &'c Query,
@@ -73,11 +112,12 @@ pub struct Context<'c> {
     pub(crate) deadline: Option<Instant>,
     pub(crate) logging: bool,
     pub(crate) host: &'c dyn CallHost,
-    pub(crate) answers: &'c mut Answers,
-    pub(crate) asks: Vec<Ask>,
+    pub(crate) responses: &'c mut Responses,
+    pub(crate) requests: Vec<KeyedRequest>,
     /// Keys of the requests to the client in this run.
     pub(crate) keys: Vec<String>,
     pub(crate) last_progress: f64,
+    pub(crate) task: ContextTask<'c>,
 }
 
 impl Context<'_> {
@@ -118,26 +158,37 @@ impl Context<'_> {
     /// Resource updates were not announced with
     /// [`Server::resource_updates`](crate::Server::resource_updates).
     pub fn resource_updated(&self, uri: &str) -> Result<(), ToolError> {
-        Ok(self.host.notify(&Change::Updated(uri.to_owned()))?)
+        Ok(self.host.notify(&Change::ResourceUpdated(uri.to_owned()))?)
     }
 
     /// Reports progress: `done` of `total`, in units of the handler's choice, with a message.
     ///
-    /// Sent if the client requested progress of this call. Values that do not increase are dropped
-    /// (MCP basic/utilities/progress).
+    /// The notification is sent if the client requested progress of this call. Values that do not
+    /// increase are dropped (MCP basic/utilities/progress). The progress of a task is part of its
+    /// state instead.
     pub fn progress(&mut self, done: f64, total: Option<f64>, message: Option<&str>) {
+        if self.task.progress(done, total, message) {
+            return;
+        }
         let Some(token) = self.query.progress else { return };
         if !done.is_finite() || done <= self.last_progress || self.stopped() {
             return;
         }
         self.last_progress = done;
         let total = total.filter(|t| t.is_finite());
-        self.signal(Signal::Progress { token: self.at(token).raw(), done, total, message });
+        self.send_notification(ServerNotification::Progress {
+            token: self.at(token).raw(),
+            done,
+            total,
+            message,
+        });
     }
 
     /// Sends a log entry to the client, if the client requested entries of this level.
     ///
-    /// Values under names such as `password` or `token` are masked at any depth.
+    /// Values under names such as `password` or `token` are masked at any depth. In a task the
+    /// entry is sent to the session of the call. Without a session, as in the stateless protocol,
+    /// it is written to standard error.
     ///
     /// # Errors
     /// Log entries were not announced with [`Server::logging`](crate::Server::logging).
@@ -149,18 +200,18 @@ impl Context<'_> {
         }
         if self.query.peer.log_level.is_some_and(|floor| level >= floor) && !self.stopped() {
             let data = redact::masked(data.into());
-            self.signal(Signal::Log { level, logger, data: &data });
+            self.send_notification(ServerNotification::Log { level, logger, data: &data });
         }
         Ok(())
     }
 
-    /// The client's capabilities.
-    pub fn client_can(&self) -> ClientCapabilities {
+    /// Returns the client's capabilities.
+    pub fn client_capabilities(&self) -> ClientCapabilities {
         self.query.peer.capabilities
     }
 
-    /// The client's name and version, as the client states them. Not verified, so only for
-    /// diagnostics.
+    /// Returns the client's name and version, as the client states them. They are not verified, so
+    /// use them only for diagnostics.
     pub fn client_info(&self) -> Option<(String, String)> {
         let read = |info: Value<'_>| {
             let text = |name: &str| info.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -172,10 +223,23 @@ impl Context<'_> {
         }
     }
 
-    /// The authenticated principal of the request, from `HttpServer::bearer` (feature
+    /// Returns the authenticated principal of the request, from `HttpServer::bearer` (feature
     /// `http-server`). `None` without authentication.
     pub fn principal(&self) -> Option<&str> {
         self.sink.principal()
+    }
+
+    /// Returns the owner of values that the server keeps for this caller: its principal, and its
+    /// session over HTTP.
+    pub(super) fn owner(&self) -> (Option<Box<str>>, Option<u64>) {
+        (self.principal().map(Box::from), self.sink.session())
+    }
+
+    /// Returns a value of the program that the server provides to its handlers: see
+    /// [`Server::provide`](crate::Server::provide). `None` if the server provides no value of this
+    /// type.
+    pub fn get<T: 'static>(&self) -> Option<&T> {
+        self.host.provided().get()
     }
 
     /// Disconnects the client, which reconnects after this time and receives the events it missed.
@@ -185,7 +249,7 @@ impl Context<'_> {
         self.sink.pause(time);
     }
 
-    /// The `_meta` object of the request.
+    /// Returns the `_meta` object of the request.
     pub fn meta(&self) -> Option<Value<'_>> {
         self.at(self.query.params?).get("_meta")
     }
@@ -197,20 +261,21 @@ impl Context<'_> {
     /// may send a response without a request, or repeat an earlier one.
     ///
     /// # Errors
-    /// Return the error with `?`. The request is now sent, the client lacks the capability or
-    /// rejected the request, or the form is invalid. A response that declines is not an error.
-    pub fn elicit(&mut self, key: &str, form: Form) -> Result<FormResult, ToolError> {
+    /// Return the error with `?`. It means that the request must first be sent, that the client
+    /// lacks the capability or rejected the request, or that the form is invalid. A response that
+    /// declines is not an error.
+    pub fn elicit(&mut self, key: &str, form: Form) -> Result<ElicitResult, ToolError> {
         if let Some(fault) = form.fault() {
             return Err(ToolError::new(format!("Invalid form {key:?}: {fault}")));
         }
-        let doc = self.ask(key, AskRequest::Form(form))?;
-        let action = Action::read(doc.root()).map_err(ToolError::new)?;
-        Ok(FormResult::new(action, doc))
+        let doc = self.request_input(key, InputRequest::Form(form))?;
+        let action = ElicitAction::read(doc.root()).map_err(ToolError::new)?;
+        Ok(ElicitResult::new(action, doc))
     }
 
     /// Asks the user to visit a page, for data that must not pass through the client: passwords,
-    /// keys, payments. The response is the user's consent to open the page; it says nothing about
-    /// what the user did there.
+    /// keys, payments. The response is the user's consent to open the page. It does not report what
+    /// the user did there.
     ///
     /// # Errors
     /// As with [`Context::elicit`].
@@ -219,13 +284,13 @@ impl Context<'_> {
         key: &str,
         message: impl Into<String>,
         url: impl Into<String>,
-    ) -> Result<Action, ToolError> {
+    ) -> Result<ElicitAction, ToolError> {
         let url = url.into();
         if !has_scheme(&url) || url.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(ToolError::new(format!("Invalid URL of {key:?}: {url:?}")));
         }
-        let doc = self.ask(key, AskRequest::Url { message: message.into(), url })?;
-        Action::read(doc.root()).map_err(ToolError::new)
+        let doc = self.request_input(key, InputRequest::Url { message: message.into(), url })?;
+        ElicitAction::read(doc.root()).map_err(ToolError::new)
     }
 
     /// Asks the client's model for a message.
@@ -238,17 +303,19 @@ impl Context<'_> {
         if let Some(why) = sampling.unpaired() {
             return Err(ToolError::new(why));
         }
-        if let Some(flaw) = sampling.contents().find_map(meta::of_block) {
+        if let Some(flaw) = sampling.contents().find_map(meta::block_error) {
             return Err(ToolError::new(format!("Invalid request {key:?}: the _meta of a block {flaw}")));
         }
-        if let Some(flaw) = sampling.tools.iter().filter_map(|tool| tool.meta.as_ref()).find_map(meta::flaw) {
+        if let Some(flaw) =
+            sampling.tools.iter().filter_map(|tool| tool.meta.as_ref()).find_map(meta::first_error)
+        {
             return Err(ToolError::new(format!("Invalid request {key:?}: the _meta of a tool {flaw}")));
         }
         let [a, b, c] = sampling.priorities;
         if [sampling.temperature, a, b, c].into_iter().flatten().any(|number| !number.is_finite()) {
             return Err(ToolError::new(format!("Invalid request {key:?}: a number is not finite")));
         }
-        self.ask(key, AskRequest::Sample(Box::new(sampling))).map(SampleResult::new)
+        self.request_input(key, InputRequest::Sample(Box::new(sampling))).map(SampleResult::new)
     }
 
     /// Asks the client for its roots: the folders in which the server may work.
@@ -256,24 +323,25 @@ impl Context<'_> {
     /// # Errors
     /// As with [`Context::elicit`].
     pub fn roots(&mut self, key: &str) -> Result<Vec<Root>, ToolError> {
-        self.ask(key, AskRequest::Roots).map(|doc| Root::read_all(doc.root()))
+        self.request_input(key, InputRequest::Roots).map(|doc| Root::read_all(doc.root()))
     }
 
     /// Returns the response with this key, or records the request.
-    pub(crate) fn ask(&mut self, key: &str, request: AskRequest) -> Result<Doc, ToolError> {
+    pub(crate) fn request_input(&mut self, key: &str, request: InputRequest) -> Result<Doc, ToolError> {
         if self.keys.iter().any(|known| known == key) {
             // One response must not serve two requests.
             return Err(ToolError::new(format!("The handler sends two requests with the key {key:?}")));
         }
         self.keys.push(key.to_owned());
-        if let Some(at) = self.answers.iter().position(|(name, _)| name == key) {
-            return match self.answers.get(at) {
+        if let Some(at) = self.responses.iter().position(|(name, _)| name == key) {
+            return match self.responses.get(at) {
                 Some((_, Ok(doc))) => {
                     let doc = Doc::parse(doc.root().raw().as_bytes())?;
                     let fits = request.check(doc.root());
                     #[cfg(feature = "schema")]
-                    let fits =
-                        fits.and_then(|()| super::registry::validation::check_answer(&request, doc.root()));
+                    let fits = fits.and_then(|()| {
+                        super::registry::validation::check_input_response(&request, doc.root())
+                    });
                     fits.map_err(|why| {
                         ToolError::fault(Fault::InvalidParams(
                             format!("Invalid response to {key:?}: {why}").into(),
@@ -284,21 +352,21 @@ impl Context<'_> {
                 Some((_, Err(RpcError { message, .. }))) => {
                     Err(ToolError::new(format!("The client rejected {key:?}: {message}")))
                 }
-                None => Err(ToolError::asked()),
+                None => Err(ToolError::input_required()),
             };
         }
         let needed = request.needs();
-        if !self.query.peer.capabilities.cover(needed) {
+        if !self.query.peer.capabilities.contains(needed) {
             return Err(ToolError::fault(Fault::MissingCapability(needed)));
         }
-        if let Questions::InResult = self.era.questions() {
-            self.host.need_sealer().map_err(ToolError::fault)?;
+        if let RequestMode::InResult = self.era.request_mode() {
+            self.host.ensure_sealer().map_err(ToolError::fault)?;
         }
-        self.asks.push(Ask { key: key.to_owned(), request, write: era::question });
-        Err(ToolError::asked())
+        self.requests.push(KeyedRequest::new(key.to_owned(), request, era::write_request));
+        Err(ToolError::input_required())
     }
 
-    /// Error for invalid arguments, for the model: the fault, its place and the keyword.
+    /// Error for invalid arguments: the violation, its path and its keyword, for the model.
     #[cold]
     #[inline(never)]
     pub(crate) fn bad_arguments(&self, violation: &Violation) -> ToolError {
@@ -312,8 +380,8 @@ impl Context<'_> {
         ))
     }
 
-    /// Returns whether the call is cancelled, so that nothing more may be sent for it.
-    fn stopped(&self) -> bool {
+    /// Returns whether the call is cancelled. Then no message may be sent for it.
+    pub(super) fn stopped(&self) -> bool {
         self.call.is_some_and(Call::is_cancelled)
     }
 
@@ -321,9 +389,9 @@ impl Context<'_> {
         self.doc.at(node)
     }
 
-    fn signal(&self, signal: Signal<'_>) {
+    fn send_notification(&self, notification: ServerNotification<'_>) {
         let mut w = Writer::new();
-        self.era.signal(&mut w, self.query.peer.revision, signal);
+        self.era.notify(&mut w, self.query.peer.revision, notification);
         w.newline();
         self.sink.send(w.as_bytes());
     }

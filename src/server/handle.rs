@@ -23,6 +23,24 @@ use super::tool_error::ToolError;
 /// Adding and removing entries notifies the clients. [`Handle::changes`] makes many changes
 /// at once. Changes must be announced before serving, with
 /// [`Server::tools_may_change`](crate::Server::tools_may_change) and similar methods.
+///
+/// ```
+/// use std::thread;
+/// use tinymcp::{Server, Tool};
+///
+/// let mut server = Server::new("board", "1.0.0");
+/// server.tools_may_change();
+/// let handle = server.handle();
+/// let watcher = thread::spawn(move || {
+///     // A camera was plugged in.
+///     handle.add_tool(Tool::new("photo"), |_, ()| Ok("a photo"))?;
+///     // The program ends: `serve_stdio` returns.
+///     handle.stop();
+///     Ok::<(), tinymcp::Error>(())
+/// });
+/// # watcher.join().expect("no panic")?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Handle {
     /// Weak, so that a handler may keep a handle without keeping its own server alive.
@@ -49,7 +67,7 @@ impl Handle {
         A: ToolArguments,
         R: ToolResult,
     {
-        self.changing(&Change::Tools, |catalog| changes::tool(catalog, tool, handler))
+        self.add(&Change::Tools, |catalog| changes::tool(catalog, tool, handler))
     }
 
     /// Removes a tool and notifies the clients. Running calls continue. Returns whether the tool
@@ -70,7 +88,7 @@ impl Handle {
         resource: Resource,
         read: impl Fn(&mut Context<'_>, &str) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        self.changing(&Change::Resources, |_| changes::resource(resource, read))
+        self.add(&Change::Resources, |_| changes::resource(resource, read))
     }
 
     /// Removes a resource and notifies the clients.
@@ -90,7 +108,7 @@ impl Handle {
         template: Template,
         read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        self.changing(&Change::Resources, |_| changes::template(template, read))
+        self.add(&Change::Resources, |_| changes::template(template, read))
     }
 
     /// Removes a resource template, with the completions of its variables, and notifies the
@@ -111,7 +129,7 @@ impl Handle {
         prompt: Prompt,
         fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, ToolError> + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        self.changing(&Change::Prompts, |_| changes::prompt(prompt, fill))
+        self.add(&Change::Prompts, |_| changes::prompt(prompt, fill))
     }
 
     /// Removes a prompt, with the completions of its arguments, and notifies the clients.
@@ -134,7 +152,7 @@ impl Handle {
         argument: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let shared = self.completing()?;
+        let shared = self.with_completions()?;
         let edit = changes::completion(CompletionKind::Prompt, prompt, argument, complete);
         shared.catalog.change(edit).map(drop)
     }
@@ -150,13 +168,14 @@ impl Handle {
         variable: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let shared = self.completing()?;
+        let shared = self.with_completions()?;
         let edit = changes::completion(CompletionKind::Template, uri_template, variable, complete);
         shared.catalog.change(edit).map(drop)
     }
 
     /// Notifies the subscribers of this resource that its contents changed. Having no subscriber is
-    /// not an error. Never blocks on a client that does not read.
+    /// not an error, and neither is a call before serving starts. Never blocks on a client that
+    /// does not read. The page [serve](crate::manual::serve) has an example.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Closed`]: serving has ended. A thread that watches a resource can use
@@ -164,7 +183,7 @@ impl Handle {
     /// [`crate::ErrorKind::Misuse`]: resource updates were not announced with
     /// [`Server::resource_updates`](crate::Server::resource_updates).
     pub fn resource_updated(&self, uri: &str) -> Result<(), Error> {
-        self.shared()?.notify(&Change::Updated(uri.to_owned()))
+        self.shared()?.notify(&Change::ResourceUpdated(uri.to_owned()))
     }
 
     /// Sends a log entry, outside of any call, to every session with this level. Clients of the
@@ -200,8 +219,8 @@ impl Handle {
         self.shared.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "the server has ended"))
     }
 
-    /// Returns the state of a server that declares completions.
-    pub(super) fn completing(&self) -> Result<Arc<Shared>, Error> {
+    /// Returns the state of a server that has announced completions.
+    pub(super) fn with_completions(&self) -> Result<Arc<Shared>, Error> {
         let shared = self.shared()?;
         if !shared.catalog.capabilities().completions {
             let why = "completions were not announced to clients: call Server::completions_may_change first";
@@ -210,13 +229,13 @@ impl Handle {
         Ok(shared)
     }
 
-    fn changing(
+    fn add(
         &self,
         change: &Change,
         prepare: impl FnOnce(&Catalog) -> Result<Edit, Error>,
     ) -> Result<(), Error> {
         let shared = self.shared()?;
-        shared.catalog.announced(change)?;
+        shared.catalog.check_announced(change)?;
         shared.catalog.change(prepare(&shared.catalog)?)?;
         shared.notify(change)
     }
@@ -231,7 +250,7 @@ impl Handle {
         edit: impl FnOnce(&mut Registry) -> bool,
     ) -> Result<bool, Error> {
         let shared = self.shared()?;
-        shared.catalog.announced(change)?;
+        shared.catalog.check_announced(change)?;
         let changed = shared.catalog.change(edit);
         if changed {
             shared.notify(change)?;
@@ -260,7 +279,7 @@ mod tests {
         server
     }
 
-    /// Runs `run` on another thread, which must end.
+    /// Runs `run` on another thread. Fails if it does not end.
     fn ends<R: Send + 'static>(what: &str, run: impl FnOnce() -> R + Send + 'static) -> R {
         let (done, result) = mpsc::channel();
         std::thread::spawn(move || done.send(run()));
@@ -396,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_uri_is_refused_when_it_is_registered() {
+    fn an_invalid_uri_is_rejected_at_registration() {
         let register = |uri: &str| {
             let done = Server::new("s", "1").resource(Resource::new(uri, "r"), |_, _| Ok("")).map(|_| ());
             done.map_err(|error| error.to_string()).err()
@@ -421,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_may_not_read_as_meta_is_refused_when_it_is_registered() {
+    fn an_invalid_meta_is_rejected_at_registration() {
         fn read(_: &mut Context<'_>, _: &str) -> Result<&'static str, ToolError> {
             Ok("")
         }

@@ -7,17 +7,44 @@ use crate::json::{Json, Value};
 use crate::model::content::{Content, Structured, ToolOutput};
 use crate::record::{self, FromJson, Record, Violation};
 
-use super::call::Handled;
+use super::call::Output;
 use super::context::Context;
 use super::tool_error::ToolError;
 
 /// Argument type of a tool's handler.
+///
+/// Types of [`record!`](crate::record!), `()` and [`Json`] implement it. Implement it by hand for
+/// types that are described in another way:
+///
+/// ```
+/// use tinymcp::json::{Json, Value};
+/// use tinymcp::record::Violation;
+/// use tinymcp::{Server, Tool, ToolArguments, json};
+///
+/// struct Celsius(f64);
+///
+/// impl ToolArguments for Celsius {
+///     fn schema() -> Option<Json> {
+///         let properties = json!({"celsius": {"type": "number", "minimum": -273.15}});
+///         Some(json!({"type": "object", "properties": properties, "required": ["celsius"]}))
+///     }
+///     fn read(arguments: Value<'_>) -> Result<Celsius, Box<Violation>> {
+///         let celsius = arguments.get("celsius").and_then(|value| value.as_f64());
+///         celsius.map(Celsius).ok_or_else(|| Violation::new("required", "expected a number `celsius`"))
+///     }
+/// }
+///
+/// let mut server = Server::new("weather", "1.0.0");
+/// server.tool(Tool::new("fahrenheit"), |_, Celsius(celsius)| Ok((celsius * 1.8 + 32.0).to_string()))?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the arguments of a tool",
-    note = "define a type with `record!`, whose fields are the arguments; or take `Json`, or `()` for none"
+    note = "define a type with `record!`, whose fields are the arguments; or take `Json`, or `()` for none",
+    note = "a type that derives serde's and schemars' traits is taken as `Serde(args): Serde<T>` (feature `schemars`)"
 )]
 pub trait ToolArguments: Sized + 'static {
-    /// The schema of the arguments, for a tool without
+    /// Returns the schema of the arguments, for a tool without
     /// [`Tool::input_schema`](crate::Tool::input_schema). It is published and, like that one,
     /// checked before [`ToolArguments::read`] is called.
     fn schema() -> Option<Json>;
@@ -29,7 +56,7 @@ pub trait ToolArguments: Sized + 'static {
     }
 
     /// Describes an error of the type itself, which makes registration fail.
-    fn flaw() -> Option<String> {
+    fn definition_error() -> Option<String> {
         None
     }
 
@@ -49,8 +76,8 @@ impl<T: Record + 'static> ToolArguments for T {
         true
     }
 
-    fn flaw() -> Option<String> {
-        record::flaw::<T>()
+    fn definition_error() -> Option<String> {
+        record::definition_error::<T>()
     }
 
     fn read(arguments: Value<'_>) -> Result<T, Box<Violation>> {
@@ -91,25 +118,46 @@ impl ToolArguments for Json {
 }
 
 /// Result type of a tool's handler.
+///
+/// Text, [`Json`], types of [`record!`](crate::record!), [`Structured`] and [`ToolOutput`]
+/// implement it. Implement it by hand for other types:
+///
+/// ```
+/// use tinymcp::{Content, Server, Tool, ToolOutput, ToolResult};
+///
+/// struct Photo(Vec<u8>);
+///
+/// impl ToolResult for Photo {
+///     fn into_output(self) -> ToolOutput {
+///         ToolOutput::new().content(Content::image(self.0, "image/jpeg"))
+///     }
+/// }
+///
+/// let mut server = Server::new("camera", "1.0.0");
+/// server.tool(Tool::new("photo"), |_, ()| Ok(Photo(vec![0xff, 0xd8])))?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a tool",
-    note = "return text, `Json`, a type defined with `record!`, `Structured(…)` around other types, or a `ToolOutput`"
+    note = "return text, `Json`, a type defined with `record!`, `Structured(…)` around other types such as `Vec<String>`, or a `ToolOutput`",
+    note = "a type that derives serde's and schemars' traits is returned as `Serde(value)` (feature `schemars`)"
 )]
 pub trait ToolResult: 'static {
-    /// The schema of the structured result, for a tool without
+    /// Returns the schema of the structured result, for a tool without
     /// [`Tool::output_schema`](crate::Tool::output_schema). It is published, and results are
     /// checked against it like against that one.
     fn schema() -> Option<Json> {
         None
     }
 
-    /// Returns `true` if every value of this type matches the schema, so that it is not checked.
+    /// Returns `true` if every value of this type matches the schema, so that results are not
+    /// checked.
     fn fits_schema() -> bool {
         false
     }
 
     /// Describes an error of the type itself, which makes registration fail.
-    fn flaw() -> Option<String> {
+    fn definition_error() -> Option<String> {
         None
     }
 
@@ -158,8 +206,8 @@ impl<T: Record + 'static> ToolResult for T {
         true
     }
 
-    fn flaw() -> Option<String> {
-        record::flaw::<T>()
+    fn definition_error() -> Option<String> {
+        record::definition_error::<T>()
     }
 
     fn into_output(self) -> ToolOutput {
@@ -184,8 +232,8 @@ impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for Structured<T> {
         true
     }
 
-    fn flaw() -> Option<String> {
-        record::flaw::<T>()
+    fn definition_error() -> Option<String> {
+        record::definition_error::<T>()
     }
 
     fn into_output(self) -> ToolOutput {
@@ -203,8 +251,8 @@ impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for (Structured<T>,
         true
     }
 
-    fn flaw() -> Option<String> {
-        record::flaw::<T>()
+    fn definition_error() -> Option<String> {
+        record::definition_error::<T>()
     }
 
     fn into_output(self) -> ToolOutput {
@@ -215,9 +263,9 @@ impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for (Structured<T>,
 /// Wraps the handler of a tool that runs on workers.
 pub(super) fn pooled<A: ToolArguments, R: ToolResult>(
     handler: impl Fn(&mut Context<'_>, A) -> Result<R, ToolError>,
-) -> impl Fn(&mut Context<'_>, Value<'_>) -> Result<Handled, ToolError> {
+) -> impl Fn(&mut Context<'_>, Value<'_>) -> Result<Output, ToolError> {
     move |ctx, arguments| match A::read(arguments) {
-        Ok(arguments) => handler(ctx, arguments).map(|result| Handled::Tool(result.into_output())),
+        Ok(arguments) => handler(ctx, arguments).map(|result| Output::Tool(result.into_output())),
         Err(violation) => Err(ctx.bad_arguments(&violation)),
     }
 }
@@ -225,9 +273,9 @@ pub(super) fn pooled<A: ToolArguments, R: ToolResult>(
 /// Wraps the handler of an inline tool, which runs on the reader thread.
 pub(super) fn inline<A: ToolArguments, R: ToolResult>(
     mut handler: impl FnMut(&mut Context<'_>, A) -> Result<R, ToolError>,
-) -> impl FnMut(&mut Context<'_>, Value<'_>) -> Result<Handled, ToolError> {
+) -> impl FnMut(&mut Context<'_>, Value<'_>) -> Result<Output, ToolError> {
     move |ctx, arguments| match A::read(arguments) {
-        Ok(arguments) => handler(ctx, arguments).map(|result| Handled::Tool(result.into_output())),
+        Ok(arguments) => handler(ctx, arguments).map(|result| Output::Tool(result.into_output())),
         Err(violation) => Err(ctx.bad_arguments(&violation)),
     }
 }

@@ -15,21 +15,41 @@
 //! 4. Subscriptions end, and the output is closed.
 
 mod call;
+mod callers;
 mod changes;
 mod connection;
 mod context;
 mod dispatch;
+#[cfg(feature = "extensions")]
+mod extension;
+#[cfg(not(feature = "extensions"))]
+#[path = "extension/without.rs"]
+mod extension;
 mod handle;
 mod handler;
 #[cfg(feature = "http-server")]
 mod http;
+mod local;
+#[cfg(feature = "miniserde")]
+mod miniserde_tool;
+mod overflow;
+mod provided;
 #[cfg(feature = "hub")]
 mod proxy;
 mod redact;
 mod registry;
+#[cfg(feature = "schemars")]
+mod serde_tool;
 mod serve;
+#[cfg(feature = "tasks")]
+mod tasks;
+#[cfg(not(feature = "tasks"))]
+#[path = "tasks/without.rs"]
+mod tasks;
 mod testing;
 mod tool_error;
+#[cfg(not(feature = "http-server"))]
+mod without_http;
 
 use std::sync::Arc;
 
@@ -43,33 +63,41 @@ use crate::model::{CacheHint, CompletionKind, Identity};
 use crate::transport::tap::Observer;
 use crate::transport::{Frame, Link};
 
-pub(crate) use self::call::Handled;
-use self::call::InlineFn;
+pub(crate) use self::call::Output;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::call::request_state::Sealer;
 #[cfg(not(any(test, fuzzing)))]
 use self::call::request_state::Sealer;
+use self::provided::Provided;
 pub(crate) use self::registry::ToolHandler;
 use self::registry::catalog::Edit;
 #[cfg(feature = "schema")]
 use self::registry::validation;
 use self::serve::state::Shared;
 
+#[cfg(any(feature = "observe", feature = "visibility", feature = "rate-limits"))]
+pub use self::callers::*;
 pub use self::changes::Changes;
 pub use self::context::Context;
+#[cfg(feature = "extensions")]
+pub use self::extension::Notification;
 pub use self::handle::Handle;
 pub use self::handler::{ToolArguments, ToolResult};
 #[cfg(feature = "http-server")]
-pub use self::http::{
-    BoundServer, HttpRejection, HttpServer, Mounts, ResourceMetadata, StatusPage, TokenRefusal,
-};
+pub use self::http::*;
+pub use self::local::LocalServer;
+#[cfg(feature = "miniserde")]
+pub use self::miniserde_tool::Miniserde;
+pub use self::overflow::Overflow;
 pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
-pub use self::tool_error::ToolError;
+#[cfg(feature = "tasks")]
+pub use self::tasks::{FileTaskStore, MemoryTaskStore, StoredTask, TaskStore};
+pub use self::tool_error::{ErrorContext, IntoToolError, ToolError};
 #[cfg(feature = "hub")]
 pub(crate) use self::{
-    call::deferred::{Caller, Deferred},
-    proxy::{ask_only, log_to_only, questions},
-    registry::catalog::{Delegate, Greeted, Watched},
+    call::deferred::Deferred,
+    proxy::{CallSender, has_one_session, input_requests, log_to_only_session, request_from_only_session},
+    registry::catalog::{Delegate, OnInstructions, OnWatched},
     registry::{Checks, PromptFn, ReadFn, Registry, ToolFn},
     registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
 };
@@ -78,6 +106,19 @@ pub(crate) use self::{
 ///
 /// Registration methods reject invalid entries, such as a duplicate name or a schema that is not an
 /// object. So errors appear when the program starts, not when a client calls.
+///
+/// ```no_run
+/// use tinymcp::{Prompt, PromptOutput, Resource, Server, Tool};
+///
+/// fn main() -> Result<(), tinymcp::Error> {
+///     let mut server = Server::new("board", "1.0.0");
+///     server.instructions("Read the status before you switch a pin.");
+///     server.tool(Tool::new("reset").description("Restarts the board"), |_, ()| Ok("the board restarts"))?;
+///     server.resource(Resource::new("board://status", "status"), |_, _uri| Ok("temperature: 41 °C"))?;
+///     server.prompt(Prompt::new("diagnose"), |_, _| Ok(PromptOutput::new().user("Find the fault.")))?;
+///     server.serve_stdio()
+/// }
+/// ```
 pub struct Server {
     identity: Identity,
     shared: Arc<Shared>,
@@ -90,29 +131,32 @@ pub struct Server {
     sealer: Option<Sealer>,
     inline: Vec<Box<InlineSend>>,
     observer: Option<Arc<dyn Observer>>,
+    extensions: Option<extension::Extensions>,
     on_shutdown: Vec<Box<dyn FnOnce() + Send>>,
+    provided: Provided,
+    callers: callers::CallerRules,
 }
 
 /// An inline handler that may move to the thread that serves.
-type InlineSend = dyn FnMut(&mut Context<'_>, crate::json::Value<'_>) -> Result<Handled, ToolError> + Send;
+type InlineSend = dyn FnMut(&mut Context<'_>, crate::json::Value<'_>) -> Result<Output, ToolError> + Send;
 
 impl Server {
-    /// A server of this name and version that supports the session protocol and the stateless
-    /// protocol.
+    /// Creates a server of this name and version that supports the session protocol and the
+    /// stateless protocol.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Server {
         Server::with_eras(name, version, Eras::ALL)
     }
 
     // legacy {
-    /// A server for the session protocol only (2024-11-05 to 2025-11-25). The code of the
+    /// Creates a server for the session protocol only (2024-11-05 to 2025-11-25). The code of the
     /// stateless protocol is not linked.
     pub fn session_only(name: impl Into<String>, version: impl Into<String>) -> Server {
         Server::with_eras(name, version, Eras::LEGACY)
     }
     // legacy }
 
-    /// A server for the stateless protocol only (2026-07-28). The code of the session protocol
-    /// is not linked.
+    /// Creates a server for the stateless protocol only (2026-07-28). The code of the session
+    /// protocol is not linked.
     pub fn stateless_only(name: impl Into<String>, version: impl Into<String>) -> Server {
         Server::with_eras(name, version, Eras::MODERN)
     }
@@ -129,7 +173,10 @@ impl Server {
             sealer: None,
             inline: Vec::new(),
             observer: None,
+            extensions: None,
             on_shutdown: Vec::new(),
+            provided: Provided::default(),
+            callers: callers::CallerRules::default(),
         }
     }
 
@@ -178,32 +225,32 @@ impl Server {
     /// Declares log entries; [`Context::log`] requires this. A session gets entries from `info` up
     /// until its client sets another level. In the stateless protocol each request sets its level.
     pub fn logging(&mut self) -> &mut Server {
-        self.shared.catalog.announce(|offer| offer.logging = true);
+        self.shared.catalog.announce(|capabilities| capabilities.logging = true);
         self
     }
 
     /// Declares that tools may be added and removed while the server runs.
     pub fn tools_may_change(&mut self) -> &mut Server {
-        self.shared.catalog.announce(|offer| offer.tools_changed = true);
+        self.shared.catalog.announce(|capabilities| capabilities.tools_changed = true);
         self
     }
 
     /// Declares that prompts may be added and removed while the server runs.
     pub fn prompts_may_change(&mut self) -> &mut Server {
-        self.shared.catalog.announce(|offer| offer.prompts_changed = true);
+        self.shared.catalog.announce(|capabilities| capabilities.prompts_changed = true);
         self
     }
 
     /// Declares that resources and templates may be added and removed while the server runs.
     pub fn resources_may_change(&mut self) -> &mut Server {
-        self.shared.catalog.announce(|offer| offer.resources_changed = true);
+        self.shared.catalog.announce(|capabilities| capabilities.resources_changed = true);
         self
     }
 
     /// Declares that clients can subscribe to updates of resources, which
     /// [`Handle::resource_updated`] sends.
     pub fn resource_updates(&mut self) -> &mut Server {
-        self.shared.catalog.announce(|offer| offer.subscribe = true);
+        self.shared.catalog.announce(|capabilities| capabilities.subscribe = true);
         self
     }
 
@@ -211,7 +258,7 @@ impl Server {
     /// registered before serving ([`Server::complete_prompt`], [`Server::complete_template`]) need
     /// no declaration.
     pub fn completions_may_change(&mut self) -> &mut Server {
-        self.shared.catalog.announce(|offer| offer.completions = true);
+        self.shared.catalog.announce(|capabilities| capabilities.completions = true);
         self
     }
 
@@ -230,7 +277,7 @@ impl Server {
 
     /// Sets the key that signs `requestState`. By default each process creates its own key. Several
     /// instances behind one address need the same key.
-    pub fn seal_key(&mut self, key: [u8; 32]) -> &mut Server {
+    pub fn request_state_key(&mut self, key: [u8; 32]) -> &mut Server {
         self.sealer = Some(Sealer::new(key));
         self
     }
@@ -275,6 +322,28 @@ impl Server {
         self
     }
 
+    /// Provides a value of the program to handlers, which get it by its type from [`Context::get`]:
+    /// a connection to a database, the settings. A second value of a type replaces the first.
+    ///
+    /// ```
+    /// # use tinymcp::{Server, Tool, ToolError};
+    /// struct Names(Vec<String>);
+    ///
+    /// # fn main() -> Result<(), tinymcp::Error> {
+    /// let mut server = Server::new("names", "1.0.0");
+    /// server.provide(Names(vec!["Ada".to_owned()]));
+    /// server.tool(Tool::new("count"), |ctx, ()| {
+    ///     let names: &Names = ctx.get().ok_or_else(|| ToolError::new("no names"))?;
+    ///     Ok(names.0.len().to_string())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn provide<T: Send + Sync + 'static>(&mut self, value: T) -> &mut Server {
+        self.provided.insert(value);
+        self
+    }
+
     /// Adds a function that runs when serving ends, also after SIGTERM. Functions run in the order
     /// of registration, also if an earlier one panics. Handlers that did not end in the grace
     /// period may still run. The functions do not run if serving cannot start, or if a second
@@ -286,10 +355,12 @@ impl Server {
 
     /// Registers a tool whose handler runs on a worker.
     ///
-    /// The argument type is a [`record!`](crate::record!) type, [`Json`](crate::json::Json), or
-    /// `()` for no arguments. The schema of a record is the input schema of the tool, unless the
-    /// tool has one. The result is text, a record or JSON as structured result, `()`, or a
-    /// [`ToolOutput`](crate::ToolOutput).
+    /// The argument type is a [`record!`](crate::record!) type, [`Json`](crate::json::Json), `()`
+    /// for no arguments, or `Serde<T>` with a type of serde and schemars (feature `schemars`). Its
+    /// schema is the input schema of the tool, unless the tool has one. The result is text, a
+    /// record, JSON or `Serde<T>` as structured result, [`Structured`](crate::Structured) around a
+    /// list or a number, `()`, or a [`ToolOutput`](crate::ToolOutput). The page
+    /// [types](crate::manual::types) compares them.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Misuse`]: the name is already registered. [`crate::ErrorKind::Invalid`]:
@@ -308,12 +379,12 @@ impl Server {
     }
 
     /// Registers a tool whose handler runs on the reader thread. This is the fastest way for short
-    /// handlers, because no thread is changed. While it runs, no message is read, not even a
-    /// cancellation.
+    /// handlers, because no other thread is involved. While the handler runs, no message is read,
+    /// not even a cancellation.
     ///
-    /// Over HTTP this thread serves all clients, so it never waits for one. If an inline tool sends
-    /// more progress and log entries than its client reads, beyond [`Limits::backlog_bytes`], the
-    /// connection of the call is closed. Register a tool with much output by [`Server::tool`].
+    /// Over HTTP this thread serves all clients, so it never waits for a client. If an inline tool
+    /// sends more progress and log entries than its client reads, beyond [`Limits::backlog_bytes`],
+    /// the connection of the call is closed. Register a tool with much output by [`Server::tool`].
     ///
     /// # Errors
     /// As with [`Server::tool`].
@@ -407,6 +478,20 @@ impl Server {
         Ok(self)
     }
 
+    /// Ends a chain of registrations with the server itself.
+    ///
+    /// ```no_run
+    /// # use tinymcp::{Server, Tool};
+    /// # fn main() -> Result<(), tinymcp::Error> {
+    /// let hello = Tool::new("hello");
+    /// Server::new("clock", "1.0.0").tool(hello, |_, ()| Ok("Hello"))?.finish().serve_stdio()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn finish(&mut self) -> Server {
+        std::mem::replace(self, Server::with_eras("", "", self.eras))
+    }
+
     /// Returns a handle for other threads, which changes entries, notifies clients, and stops
     /// serving.
     pub fn handle(&self) -> Handle {
@@ -421,8 +506,8 @@ impl Server {
     /// Serves standard input and output until the input ends, SIGTERM or SIGINT arrives, or
     /// [`Handle::stop`] is called.
     ///
-    /// Takes ownership of both descriptors: standard input is then empty, and the output of the
-    /// program goes to standard error.
+    /// Takes ownership of both descriptors: for the rest of the program, standard input is empty
+    /// and standard output is redirected to standard error.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Io`]: the descriptors cannot be taken, or reading failed, or writing
@@ -466,60 +551,6 @@ impl Server {
     /// As with [`Server::serve_stdio`].
     pub fn serve(self, link: Link) -> Result<(), Error> {
         serve::connection(self, link)
-    }
-}
-
-/// A server whose inline tools need not be [`Send`]. It serves one connection, on the thread that
-/// created it.
-///
-/// Over HTTP, inline handlers run on a thread of the library and must be `Send`. Keep values that
-/// are not `Send` on a thread of their own behind a channel, or create them in a `thread_local!`.
-pub struct LocalServer {
-    server: Server,
-    /// Inline handlers after those of `server`.
-    inline: Vec<Box<InlineFn>>,
-}
-
-impl LocalServer {
-    /// Registers an inline tool whose handler may own values that are not `Send`, such as `Rc`.
-    ///
-    /// # Errors
-    /// As with [`Server::tool`].
-    pub fn inline_tool<A, R>(
-        &mut self,
-        tool: Tool,
-        handler: impl FnMut(&mut Context<'_>, A) -> Result<R, ToolError> + 'static,
-    ) -> Result<&mut LocalServer, Error>
-    where
-        A: ToolArguments,
-        R: ToolResult,
-    {
-        let place = self.server.inline.len() + self.inline.len();
-        let edit = changes::tool_of::<A, R>(&self.server.shared.catalog, tool, ToolHandler::Inline(place));
-        self.server.register(edit)?;
-        self.inline.push(Box::new(handler::inline::<A, R>(handler)));
-        Ok(self)
-    }
-
-    /// As [`Server::serve_stdio`], on the calling thread. A blocked read cannot be interrupted, so
-    /// SIGTERM ends the process with status 0 after the responses are written and
-    /// [`Server::on_shutdown`] has run.
-    ///
-    /// # Errors
-    /// As with [`Server::serve_stdio`].
-    pub fn serve_stdio(self) -> Result<(), Error> {
-        serve::local_stdio(self)
-    }
-
-    /// As [`Server::serve`], on the calling thread. After [`Handle::stop`] the client gets no
-    /// further responses. With a link in memory this method then returns at once. Over byte streams
-    /// it returns when the next message or the end of input arrives, because the library cannot
-    /// interrupt a blocked `read` of the program's stream. For a socket, shut it down.
-    ///
-    /// # Errors
-    /// As with [`Server::serve_stdio`].
-    pub fn serve(self, link: Link) -> Result<(), Error> {
-        serve::local(self, link)
     }
 }
 

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::era::{self, decode};
+use crate::era::{self, ServerNotification, decode};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, Value, Writer};
-use crate::model::client_request::AskRequest;
-use crate::model::{Fault, Level};
+use crate::model::client_request::{InputRequest, KeyedRequest};
+use crate::model::{ClientCapabilities, Fault, Level};
 use crate::rpc::{RpcError, code};
+use crate::sync::lock;
 
+use super::call::deferred::Deferred;
+use super::call::in_flight::Call;
 use super::call::request_state::NOTE;
-use super::connection::{Connection, OnAnswer};
+use super::call::{CallResult, Job};
+use super::connection::{ClientRequest, Connection, OnResponse};
 use super::context::Context;
 use super::handle::Handle;
 use super::registry::catalog::Delegate;
@@ -27,19 +31,19 @@ impl Context<'_> {
     ///
     /// # Errors
     /// Not all responses have arrived; the handler must return this error with `?`.
-    pub(crate) fn relay(&mut self, questions: &Json) -> Result<Json, ToolError> {
-        let mut answers = Writer::new();
-        answers.begin_object();
+    pub(crate) fn relay(&mut self, requests: &Json) -> Result<Json, ToolError> {
+        let mut responses = Writer::new();
+        responses.begin_object();
         let mut open = None;
-        for (key, request) in self::questions(questions)? {
-            match self.ask(&key, request) {
-                Ok(answer) => _ = answers.key(&key).raw(answer.root().raw()),
-                Err(failure) if failure.is_question() => open = Some(failure),
+        for (key, request) in input_requests(requests)? {
+            match self.request_input(&key, request) {
+                Ok(response) => _ = responses.key(&key).raw(response.root().raw()),
+                Err(failure) if failure.is_input_required() => open = Some(failure),
                 Err(failure) => return Err(failure),
             }
         }
-        answers.end_object();
-        open.map_or_else(|| Ok(answers.into_json()), Err)
+        responses.end_object();
+        open.map_or_else(|| Ok(responses.into_json()), Err)
     }
 
     /// Returns whether the client requested progress of this call.
@@ -49,38 +53,170 @@ impl Context<'_> {
 }
 
 impl Context<'_> {
-    /// The note of the previous run of this call; `None` in the first run.
+    /// Returns the note of the previous run of this call; `None` in the first run.
     pub(crate) fn note(&self) -> Option<&Doc> {
-        let noted = self.answers.iter().find(|(key, _)| key == NOTE)?;
+        let noted = self.responses.iter().find(|(key, _)| key == NOTE)?;
         noted.1.as_ref().ok()
     }
 
-    /// The client's response or error with this key, once it has arrived.
-    pub(crate) fn answered(&self, key: &str) -> Option<&Result<Doc, RpcError>> {
-        self.answers.iter().find(|(name, _)| name == key).map(|(_, answer)| answer)
+    /// Returns the client's response or error with this key, once it has arrived.
+    pub(crate) fn input_response(&self, key: &str) -> Option<&Result<Doc, RpcError>> {
+        self.responses.iter().find(|(name, _)| name == key).map(|(_, response)| response)
     }
 
-    /// Waits until the client reads again, or the call is over.
+    /// Blocks until the client reads again, or the call is over.
     pub(crate) fn wait_for_reader(&self) {
         const INTERVAL: Duration = Duration::from_millis(20);
         while self.host.busy() && self.wait(INTERVAL).is_ok() {}
     }
 
-    /// The lowest level of log entries that the client requested for this call.
+    /// Returns the lowest level of log entries that the client requested for this call.
     pub(crate) fn log_level(&self) -> Option<Level> {
         self.query.peer.log_level
     }
 }
 
+/// Sender of a call, as far as it is known.
+#[derive(Clone)]
+pub(crate) struct CallSender {
+    conn: Arc<Connection>,
+    call: Arc<Call>,
+}
+
+impl CallSender {
+    /// Returns whether both calls are known to come from one client.
+    pub(crate) fn is_same_client(&self, other: &CallSender) -> bool {
+        Arc::ptr_eq(&self.call, &other.call) || (Arc::ptr_eq(&self.conn, &other.conn) && !self.conn.shared)
+    }
+
+    /// Logs an entry to the session of the call, if one is open and requested it.
+    pub(crate) fn log(&self, level: Level, logger: &str, data: &Json) {
+        self.conn.log(level, Some(logger), data);
+    }
+}
+
+impl Deferred {
+    /// Returns the sender of the call.
+    pub(crate) fn caller(&self) -> Option<CallSender> {
+        let job = self.job.as_ref()?;
+        Some(CallSender { conn: Arc::clone(&job.conn), call: Arc::clone(&job.call) })
+    }
+
+    /// Returns the client's capabilities.
+    pub(crate) fn client_capabilities(&self) -> ClientCapabilities {
+        self.job.as_ref().map(|job| job.query.peer.capabilities).unwrap_or_default()
+    }
+
+    /// Reports progress if the client requested it. The notification is dropped while the client
+    /// does not read.
+    pub(crate) fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
+        let Some(job) = &self.job else { return };
+        if let Some(token) = job.query.progress {
+            self.send_notification(
+                job,
+                ServerNotification::Progress { token: job.doc.at(token).raw(), done, total, message },
+            );
+        }
+    }
+
+    /// Logs an entry for this call, if the client requested entries of this level.
+    pub(crate) fn log(&self, level: Level, logger: &str, data: &Json) {
+        let Some(job) = &self.job else { return };
+        if job.query.peer.log_level.is_some_and(|floor| level >= floor) {
+            self.send_notification(job, ServerNotification::Log { level, logger: Some(logger), data });
+        }
+    }
+
+    fn send_notification(&self, job: &Job, notification: ServerNotification<'_>) {
+        if job.call.is_settled() || job.conn.congested() {
+            return;
+        }
+        let mut w = Writer::new();
+        job.era.notify(&mut w, job.query.peer.revision, notification);
+        w.newline();
+        job.conn.outbox.send(&job.sink, w.into_bytes());
+    }
+
+    /// Sends requests to the client. The handler runs again with the responses and `note`.
+    pub(crate) fn request_input(self, requests: &[(String, InputRequest)], note: &Json) {
+        let keyed = requests
+            .iter()
+            .map(|(key, request)| KeyedRequest::new(key.clone(), request.clone(), era::write_request));
+        self.send_input_requests(keyed.collect(), note);
+    }
+
+    /// Runs the handler again with `note`.
+    pub(crate) fn again(mut self, note: &Json) {
+        let Some(mut job) = self.job.take() else { return };
+        job.responses = vec![(NOTE.to_owned(), Ok(note.to_doc()))];
+        let core = Arc::clone(&job.conn.core);
+        if let Err(refused) = core.pool.try_submit(job) {
+            refused.job.settle(CallResult::Fault(Fault::Internal("The server is shutting down")));
+        }
+    }
+}
+
+impl Connection {
+    /// Sends a request to the session's client outside of a call, as soon as the session is ready.
+    /// It fails after the limit `client_input_timeout`. Returns `on_response` if no request can be
+    /// sent.
+    pub(crate) fn send_request(
+        &self,
+        request: InputRequest,
+        on_response: OnResponse,
+    ) -> Result<(), OnResponse> {
+        let (Some(era), Some((peer, ready))) =
+            (self.core.eras.legacy, self.session().as_ref().map(|session| (session.peer, session.ready)))
+        else {
+            return Err(on_response);
+        };
+        let mut parked = lock(&self.parked);
+        if !peer.capabilities.contains(request.needs()) || parked.requests.len() >= self.core.limits.parked {
+            return Err(on_response);
+        }
+        parked.last_id += 1;
+        let id = parked.last_id;
+        let mut w = Writer::new();
+        era.write_request(
+            &mut w,
+            peer.revision,
+            id,
+            &KeyedRequest::new(String::new(), request, era::write_request),
+        );
+        w.newline();
+        let mut unsent = w.into_bytes();
+        if ready {
+            self.outbox.send(&self.sink, std::mem::take(&mut unsent));
+        }
+        let deadline = Instant::now() + self.core.limits.client_input_timeout;
+        parked.requests.push(ClientRequest { id, on_response, deadline, unsent });
+        drop(parked);
+        self.core.watchdog.arm();
+        // If the session became ready meanwhile, the reader thread has not seen this request.
+        if !ready && self.session().as_ref().is_some_and(|session| session.ready) {
+            self.ready();
+        }
+        Ok(())
+    }
+
+    /// Adds the URIs of all resources with a subscription.
+    pub(crate) fn add_subscribed_uris(&self, uris: &mut BTreeSet<String>) {
+        if let Some(session) = self.session().as_ref() {
+            uris.extend(session.subscriptions.iter().cloned());
+        }
+        uris.extend(lock(&self.listens).iter().flat_map(|listen| listen.filter.uris.iter().cloned()));
+    }
+}
+
 impl Handle {
-    /// Sets the owner of the catalog's entries. Later calls have no effect.
+    /// Sets the delegate of the server. Later calls have no effect.
     pub(crate) fn delegate_to(&self, delegate: impl Delegate + 'static) {
         if let Ok(shared) = self.shared() {
             shared.delegate.get_or_init(|| Box::new(delegate));
         }
     }
 
-    /// The lowest log level of all sessions, if one has a level.
+    /// Returns the lowest log level of all sessions; `None` if no session has a level.
     pub(crate) fn log_level(&self) -> Option<Level> {
         let shared = self.shared().ok()?;
         let level =
@@ -88,24 +224,24 @@ impl Handle {
         shared.connections().into_iter().filter_map(level).min()
     }
 
-    /// The resources with at least one subscription.
-    pub(crate) fn listened(&self) -> BTreeSet<String> {
+    /// Returns the resources with at least one subscription.
+    pub(crate) fn subscribed_uris(&self) -> BTreeSet<String> {
         let mut uris = BTreeSet::new();
         for connection in self.shared().iter().flat_map(|shared| shared.connections()) {
-            connection.wanted(&mut uris);
+            connection.add_subscribed_uris(&mut uris);
         }
         uris
     }
 }
 
-/// All connections of these servers.
+/// Returns all connections of these servers.
 fn connections<'h>(handles: impl Iterator<Item = &'h Handle>) -> Vec<Arc<Connection>> {
     handles.filter_map(|handle| handle.shared().ok()).flat_map(|shared| shared.connections()).collect()
 }
 
 /// Logs an entry to the session if these servers have exactly one connection. Does not mask
 /// credentials, because the entry comes from an upstream.
-pub(crate) fn log_to_only<'h>(
+pub(crate) fn log_to_only_session<'h>(
     handles: impl Iterator<Item = &'h Handle>,
     level: Level,
     logger: &str,
@@ -117,48 +253,53 @@ pub(crate) fn log_to_only<'h>(
 }
 
 /// Sends a request to the client of the only session of these servers, outside of a call. Returns
-/// `on_answer` if the client lacks the capability. `on_answer` is dropped if the connection ends
-/// first.
-pub(crate) fn ask_only<'h>(
+/// `on_response` if the client lacks the capability. `on_response` is dropped if the connection
+/// ends first.
+pub(crate) fn request_from_only_session<'h>(
     handles: impl Iterator<Item = &'h Handle>,
-    request: AskRequest,
-    on_answer: OnAnswer,
-) -> Result<(), OnAnswer> {
+    request: InputRequest,
+    on_response: OnResponse,
+) -> Result<(), OnResponse> {
     let connections = connections(handles);
     let mut sessions = connections.iter().filter(|conn| conn.session().is_some());
     match (sessions.next(), sessions.next()) {
-        (Some(conn), None) => conn.ask(request, on_answer),
-        _ => Err(on_answer),
+        (Some(conn), None) => conn.send_request(request, on_response),
+        _ => Err(on_response),
     }
+}
+
+/// Returns whether [`request_from_only_session`] finds a session.
+pub(crate) fn has_one_session<'h>(handles: impl Iterator<Item = &'h Handle>) -> bool {
+    connections(handles).iter().filter(|conn| conn.session().is_some()).count() == 1
 }
 
 /// Reads the input requests of an upstream's result.
 ///
 /// # Errors
 /// One of them is not a valid request.
-pub(crate) fn questions(asked: &Json) -> Result<Vec<(String, AskRequest)>, ToolError> {
-    let read = |(key, question): (&str, Value<'_>)| {
-        let method = question.get("method").and_then(Value::as_str).unwrap_or_default();
-        let request = decode::inquiry(method, question.get("params"))
-            .map_err(|why| ToolError::new(format!("The server asks {key:?}: {}", why.message)))?;
+pub(crate) fn input_requests(requests: &Json) -> Result<Vec<(String, InputRequest)>, ToolError> {
+    let read = |(key, request): (&str, Value<'_>)| {
+        let method = request.get("method").and_then(Value::as_str).unwrap_or_default();
+        let request = decode::read_request(method, request.get("params"))
+            .map_err(|why| ToolError::new(format!("Invalid input request {key:?}: {}", why.message)))?;
         Ok((key.to_owned(), request))
     };
-    asked.to_doc().root().members().map(read).collect()
+    requests.to_doc().root().members().map(read).collect()
 }
 
 impl ToolError {
-    /// The error of an upstream. Keeps its message, and its code if it has the same meaning for
-    /// this server's client. `uri` is that of a resource request.
+    /// Converts the error of an upstream. Keeps its message, and its code if it has the same
+    /// meaning for this server's client. `uri` is that of a resource request.
     pub(crate) fn relayed(error: &Error, uri: Option<&str>) -> ToolError {
         let data = error.data().map(Json::to_doc);
-        let missing = |code| era::says_missing(code, data.as_ref().map(Doc::root));
+        let missing = |code| era::proxied::missing_capabilities(code, data.as_ref().map(Doc::root));
         if let Some(needed) = error.code().and_then(missing) {
             return ToolError::fault(Fault::MissingCapability(needed));
         }
         match (error.kind(), error.code(), uri) {
             (ErrorKind::Remote, Some(NO_RESOURCE), Some(uri)) => ToolError::not_found(uri),
-            // Without a session the code is ambiguous, and the data names the URI.
-            (ErrorKind::Remote, Some(code::INVALID_PARAMS), Some(uri)) if names(error.data(), uri) => {
+            // In the stateless protocol the code is ambiguous, so the data must name the URI.
+            (ErrorKind::Remote, Some(code::INVALID_PARAMS), Some(uri)) if names_uri(error.data(), uri) => {
                 ToolError::not_found(uri)
             }
             (ErrorKind::Remote, Some(code), _) if !(-32099..=-32000).contains(&code) => {
@@ -170,6 +311,6 @@ impl ToolError {
     }
 }
 
-fn names(data: Option<&Json>, uri: &str) -> bool {
+fn names_uri(data: Option<&Json>, uri: &str) -> bool {
     data.is_some_and(|data| data.to_doc().root().get("uri").and_then(Value::as_str) == Some(uri))
 }

@@ -1,8 +1,8 @@
 //! Masks credentials in log data, at any depth.
 //!
-//! A member whose name contains one of the words below, whatever its case and separators, has its
-//! value replaced. The name `key` alone is not masked, because it is common for other data.
-//! Source: MCP server/utilities/logging, security (no credentials in log entries).
+//! The value of a member is replaced if the name contains one of the words below, ignoring case and
+//! separators. The name `key` alone is not masked, because it is common for other data. Source: MCP
+//! server/utilities/logging, security (no credentials in log entries).
 
 use crate::json::sort::sort;
 use crate::json::{Doc, Json, Value};
@@ -15,7 +15,7 @@ const MASK: &str = "\"[masked]\"";
 /// Masks credentials in `data`. Text without credentials is not copied.
 pub(crate) fn masked(data: Json) -> Json {
     let Ok(doc) = Doc::parse(data.as_str().as_bytes()) else { return data };
-    // An explicit stack: nesting is as deep as the data is.
+    // An explicit stack instead of recursion, because the nesting depends on the data.
     let mut hidden: Vec<(usize, usize)> = Vec::new();
     let mut open: Vec<Value<'_>> = vec![doc.root()];
     while let Some(value) = open.pop() {
@@ -39,7 +39,8 @@ pub(crate) fn masked(data: Json) -> Json {
         from = end;
     }
     text.push_str(doc.text().get(from..).unwrap_or_default());
-    // OK because a value was replaced by a value; if this ever failed, it would leak nothing.
+    // OK because each value was replaced by a value. If parsing failed nevertheless, the result
+    // would contain no data.
     Json::parse(text).unwrap_or_default()
 }
 

@@ -27,8 +27,8 @@ impl MemoryEnd {
             let Ok(doc) = Doc::parse(&message) else { continue };
             let root = doc.root();
             // A request of the server has an id too, and a method.
-            let answers = root.get("method").is_none();
-            if answers && root.get("id").and_then(Value::as_str) == Some(&id) {
+            let is_response = root.get("method").is_none();
+            if is_response && root.get("id").and_then(Value::as_str) == Some(&id) {
                 return Some(root.to_json());
             }
         }

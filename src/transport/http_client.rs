@@ -1,22 +1,27 @@
 //! Streamable HTTP client: each message is a POST, the response is JSON or a stream of events.
 //!
-//! Sends and receives over pooled connections, keeps the session id, reads the stream of a session,
-//! resumes streams that break, and ends everything when it is closed. It does not read the content
-//! of a message; the client above chooses the era and opens sessions.
+//! Sends and receives over pooled connections, stores the session id, reads the stream of a
+//! session, resumes streams that break, and stops all exchanges when it is closed. It does not read
+//! the content of a message; the client above chooses the era and opens sessions.
 //!
 //! Source: MCP 2025-11-25 basic/transports; 2026-07-28 basic/transports/streamable-http. Servers of
 //! 2024-11-05, which respond on another stream, are detected when a session is opened.
 //!
 //! # Threads
-//! A call is exchanged on the thread that waits for it. Other exchanges run on three pools: one
-//! thread reads the session's stream, one sends messages that need no response, and up to
-//! [`Limits::http_threads`] make started calls and keep listen streams open. Threads start when there
-//! is work and end some seconds after, except the last of each pool, which ends when the connection
-//! is closed. A name is looked up on a thread of its own.
+//! The thread that waits for a call performs its exchange. Other exchanges run on three pools:
+//!
+//! | threads | work |
+//! |---|---|
+//! | 1 | reads the session's stream |
+//! | 1 | sends messages without a response |
+//! | up to [`HttpClientLimits::threads`](crate::HttpClientLimits::threads) | perform started calls and read listen streams |
+//!
+//! Threads start when there is work and end after some idle seconds. The last thread of each pool
+//! ends when the connection is closed. Each lookup of a host name has its own thread.
 //!
 //! # Locks
-//! `live` (exchanges in flight) and `session` are never held together. The lock of an exchange may
-//! be taken under `live`, never the other way round.
+//! `in_flight` (exchanges in flight) and `session` are never held together. The lock of an exchange
+//! may be taken under `in_flight`, never the other way round.
 //!
 //! # Invariants
 //! - A token or header of the program is sent to the endpoint's own origin only; redirects
@@ -25,14 +30,32 @@
 
 mod connector;
 mod deadline;
+#[cfg(any(feature = "oauth", feature = "token-introspection", feature = "otlp"))]
+mod document;
+#[cfg(any(feature = "token-introspection", feature = "otlp"))]
+mod document_client;
 mod endpoint;
 mod legacy_sse;
 mod post;
+mod proxy;
 mod public_addr;
+#[cfg(feature = "oauth")]
+pub(crate) mod sign_in;
+#[cfg(not(feature = "oauth"))]
+#[path = "http_client/sign_in/without.rs"]
+mod sign_in;
+mod socket;
 mod sse_listener;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "http_client/tls/without.rs"]
+mod tls;
 
+#[cfg(any(feature = "token-introspection", feature = "otlp"))]
+pub(crate) use self::document_client::DocumentClient;
 pub use endpoint::Endpoint;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,42 +65,43 @@ use std::time::{Duration, Instant};
 use ureq::Agent;
 use ureq::config::Config;
 use ureq::http::Uri;
+use ureq::unversioned::transport::{ConnectProxyConnector, Connector as _};
 
-use self::connector::{NameResolver, TcpConnector};
+use self::connector::{Dialer, NameResolver, Reach, TcpConnector};
 use self::deadline::{Exchange, StopReason};
 use self::endpoint::Target;
 use self::post::PostRequest;
+use self::sign_in::{Credentials, DistanceRule, ServerDistance};
 use self::sse_listener::Listener;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::pool::{Pool, PoolError, PoolSize};
 use crate::sync::lock;
 use crate::transport::client::{
-    Connector, Failure, Kind, MessageHandler, Outgoing, Settled, Traits, Transport, Wait,
+    Connector, Failure, Kind, MessageHandler, NegotiatedEra, Outgoing, Properties, SendMode, Transport,
 };
-use crate::transport::tap::{self, Tap};
 
-/// Queued messages that need no response.
-const NOTES: usize = 256;
-/// Bytes of a response head; common servers and proxies have the same limit.
+/// Maximum number of queued messages without a response.
+const ONE_WAY_QUEUE: usize = 256;
+/// Limit of a response head in bytes. Common servers and proxies have the same limit.
 const HEAD_BYTES: usize = 16 << 10;
 /// Age after which an idle connection is not used again. Common servers close idle connections
-/// after 5 s; a request sent at that moment is lost, perhaps after the server acted on it.
+/// after 5 s. A request that is sent at that moment fails, and the server may have acted on it.
 const IDLE: Duration = Duration::from_secs(4);
 /// Time for the DELETE of the session when the client is closed.
 const END_SESSION: Duration = Duration::from_secs(2);
 
-/// Makes connections to one endpoint.
+/// Connector of one endpoint.
 pub(crate) struct HttpConnector {
     target: Arc<Target>,
     limits: Limits,
 }
 
 impl HttpConnector {
-    /// Checks the endpoint; connects to nothing yet.
+    /// Checks the endpoint. Does not connect.
     ///
     /// # Errors
-    /// The URL or a header is invalid, or the URL needs TLS and the feature `tls` is missing.
+    /// The URL or a header is invalid, or the URL requires the feature `tls`.
     pub(crate) fn new(endpoint: Endpoint, limits: &Limits) -> Result<HttpConnector, Error> {
         Ok(HttpConnector { target: Arc::new(endpoint.checked()?), limits: limits.clone() })
     }
@@ -88,8 +112,8 @@ impl Connector for HttpConnector {
         Ok(Arc::new(HttpTransport::new(Arc::clone(&self.target), &self.limits)))
     }
 
-    /// Connections belong to exchanges: another transport would reach the same server.
-    fn again(&self) -> bool {
+    /// Returns `false`: a new transport would reach the same running server.
+    fn can_reconnect(&self) -> bool {
         false
     }
 }
@@ -98,17 +122,16 @@ impl Connector for HttpConnector {
 struct HttpTransport {
     shared: Arc<Shared>,
     calls: Pool<Job>,
-    notes: Pool<Job>,
-    tap: Option<Tap>,
+    one_way: Pool<Job>,
 }
 
-/// Work of a thread that no caller waits on.
+/// Exchange of a pool thread.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Stack of such a thread. TLS, JSON and HTTP heads fit with room to spare; untouched pages cost
-/// nothing.
+/// Stack size of a pool thread. TLS, JSON and HTTP heads need much less; untouched pages take no
+/// memory.
 const STACK: usize = 256 << 10;
-/// A thread ends after it had no work for this long, except the last of its pool.
+/// Idle time after which a thread ends, except the last thread of its pool.
 const IDLE_THREAD: Duration = Duration::from_secs(5);
 
 fn threads(workers: usize, queue: usize) -> Pool<Job> {
@@ -118,31 +141,32 @@ fn threads(workers: usize, queue: usize) -> Pool<Job> {
 /// Rejects new jobs, and drops queued ones.
 fn close_pool(pool: &Pool<Job>) {
     pool.close();
-    // Dropped here and not inside the pool: dropping a job may take other locks.
+    // The jobs are dropped here and not inside the pool, because their drop may take other locks.
     drop(pool.withdraw(&mut |_| true));
 }
 
 /// State shared by all threads of the transport.
 struct Shared {
     agent: Agent,
+    credentials: Credentials,
     target: Arc<Target>,
-    /// Bytes of one message.
+    /// Limit of one message in bytes.
     frame_bytes: usize,
     /// Timeout of a message without a response.
-    note_timeout: Duration,
-    /// Attempts to resume a stream without a message.
+    one_way_timeout: Duration,
+    /// Maximum number of consecutive attempts to resume a stream that bring no message.
     reconnects: u32,
-    /// Of these, attempts in a row with a refused connection.
+    /// Maximum number of consecutive attempts whose connection is refused.
     refusals: u32,
     session: Mutex<Option<Arc<str>>>,
-    /// URL of posts, given by a server of 2024-11-05.
+    /// URL for POST requests that a server of 2024-11-05 has sent.
     post_to: OnceLock<Uri>,
     listener: Listener,
-    live: Mutex<Live>,
+    in_flight: Mutex<InFlight>,
 }
 
 #[derive(Default)]
-struct Live {
+struct InFlight {
     exchanges: Vec<Arc<Exchange>>,
     sink: Option<Arc<dyn MessageHandler>>,
     closed: bool,
@@ -153,76 +177,77 @@ impl Shared {
         lock(&self.session).clone()
     }
 
-    fn latch(&self, id: Option<Arc<str>>) {
+    fn store_session(&self, id: Option<Arc<str>>) {
         *lock(&self.session) = id;
     }
 
     fn sink(&self) -> Option<Arc<dyn MessageHandler>> {
-        lock(&self.live).sink.clone()
+        lock(&self.in_flight).sink.clone()
     }
 
     /// Ends the exchange of a request, if it has one.
     fn stop(&self, id: u64, why: StopReason) {
-        let live = lock(&self.live);
-        let found = live.exchanges.iter().find(|e| e.id == Some(id)).cloned();
-        drop(live);
+        let in_flight = lock(&self.in_flight);
+        let found = in_flight.exchanges.iter().find(|e| e.id == Some(id)).cloned();
+        drop(in_flight);
         if let Some(exchange) = found {
             exchange.stop(why);
         }
     }
 
-    /// The response to a request arrived on another stream.
+    /// Reports to the exchange of a request that the response arrived on another stream.
     fn answered(&self, id: u64) {
-        let found = lock(&self.live).exchanges.iter().find(|e| e.id == Some(id)).cloned();
+        let found = lock(&self.in_flight).exchanges.iter().find(|e| e.id == Some(id)).cloned();
         if let Some(exchange) = found {
             exchange.answered();
         }
     }
 
-    /// Runs something as an exchange that [`Transport::abandon`] and [`Transport::close`] can stop.
-    fn exchanging<T>(
+    /// Runs a function as an exchange that [`Transport::abandon`] and [`Transport::close`] can
+    /// stop.
+    fn run_exchange<T>(
         &self,
         exchange: &Arc<Exchange>,
         run: impl FnOnce() -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut live = lock(&self.live);
-        if live.closed {
+        let mut in_flight = lock(&self.in_flight);
+        if in_flight.closed {
             return Err(closed());
         }
-        live.exchanges.push(Arc::clone(exchange));
-        drop(live);
-        let _listed = Listed { shared: self, exchange };
+        in_flight.exchanges.push(Arc::clone(exchange));
+        drop(in_flight);
+        let _guard = InFlightGuard { shared: self, exchange };
         let _entered = exchange.enter();
         run()
     }
 }
 
-/// Removes an exchange from the list when dropped.
-struct Listed<'s> {
+/// Guard that removes an exchange from `in_flight` when dropped.
+struct InFlightGuard<'s> {
     shared: &'s Shared,
     exchange: &'s Arc<Exchange>,
 }
 
-impl Drop for Listed<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
-        let mut live = lock(&self.shared.live);
-        if let Some(at) = live.exchanges.iter().position(|e| Arc::ptr_eq(e, self.exchange)) {
-            live.exchanges.swap_remove(at);
+        let mut in_flight = lock(&self.shared.in_flight);
+        if let Some(at) = in_flight.exchanges.iter().position(|e| Arc::ptr_eq(e, self.exchange)) {
+            in_flight.exchanges.swap_remove(at);
         }
     }
 }
 
-/// A request whose exchange is queued or running. Dropping it fails the request, because its
-/// exchange will not end then.
+/// Guard of a request whose exchange is queued or running. If it is dropped before
+/// [`UnansweredRequest::finish`], the request fails, because its exchange never runs.
 struct UnansweredRequest {
     id: Option<u64>,
-    /// Set for a request that was not queued: its sender gets the reason.
+    /// Set if the request could not be queued: then `send` returns the failure.
     refused: Arc<AtomicBool>,
     sink: Arc<dyn MessageHandler>,
 }
 
 impl UnansweredRequest {
-    fn settle(mut self, done: Result<(), Failure>) {
+    fn finish(mut self, done: Result<(), Failure>) {
         if let (Some(id), Err(failure)) = (self.id.take(), done) {
             self.sink.fail(id, failure);
         }
@@ -241,54 +266,53 @@ fn closed() -> Failure {
     Failure::Closed("the connection is closed".into())
 }
 
+/// Creates an agent that connects only to the addresses that `reach` and `distance` allow.
+fn agent(target: &Target, limits: &Limits, reach: Reach, distance: DistanceRule) -> Agent {
+    let config = Config::builder()
+        .proxy(target.proxy.clone())
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .max_response_header_size(HEAD_BYTES)
+        // Larger than the limit of a head, so that a longer head is detected.
+        .input_buffer_size(HEAD_BYTES + (4 << 10))
+        .output_buffer_size(HEAD_BYTES)
+        .max_idle_connections(limits.http_client.threads)
+        .max_idle_connections_per_host(limits.http_client.threads)
+        .max_idle_age(IDLE)
+        .user_agent(concat!("tinymcp/", env!("CARGO_PKG_VERSION")));
+    let config = tls::configure(config, &target.tls);
+    let chain = ConnectProxyConnector::default().chain(TcpConnector {
+        reach: reach.clone(),
+        distance: distance.clone(),
+        timeout: limits.http_client.connect_timeout,
+        has_proxy: target.proxy.is_some(),
+    });
+    let chain = tls::over(chain);
+    let resolver = NameResolver { needs_address: !matches!(reach, Reach::Socket(_)) };
+    Agent::with_parts(config.build(), Dialer { chain, reach, distance }, resolver)
+}
+
 impl HttpTransport {
     fn new(target: Arc<Target>, limits: &Limits) -> HttpTransport {
-        let config = Config::builder()
-            // A proxy would connect to addresses that `public_addr` does not check.
-            .proxy(None)
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .max_response_header_size(HEAD_BYTES)
-            // Larger than the longest head, so that a longer one is detected.
-            .input_buffer_size(HEAD_BYTES + (4 << 10))
-            .output_buffer_size(HEAD_BYTES)
-            .max_idle_connections(limits.http_threads)
-            .max_idle_connections_per_host(limits.http_threads)
-            .max_idle_age(IDLE)
-            .user_agent(concat!("tinymcp/", env!("CARGO_PKG_VERSION")));
-        #[cfg(feature = "tls")]
-        let config = match &target.roots {
-            Some(roots) => {
-                use ureq::tls::TlsConfig;
-                config.tls_config(TlsConfig::builder().root_certs(roots.clone()).build())
-            }
-            None => config,
-        };
-        let config = config.build();
-        let opener = TcpConnector { reach: target.reach, timeout: limits.connect_timeout };
-        #[cfg(feature = "tls")]
-        let opener = {
-            use ureq::unversioned::transport::{Connector as _, RustlsConnector};
-            opener.chain(RustlsConnector::default()).chain(connector::AfterHandshake)
-        };
+        let distance = ServerDistance::unknown();
         let shared = Arc::new(Shared {
-            agent: Agent::with_parts(config, opener, NameResolver),
+            agent: agent(&target, limits, target.reach.clone(), distance.learned()),
+            credentials: target.credentials.of_endpoint(&target, limits, &distance),
             target,
             frame_bytes: limits.frame_bytes,
-            note_timeout: limits.call_timeout,
-            reconnects: limits.reconnects,
-            refusals: limits.refusals,
+            one_way_timeout: limits.client.call_timeout,
+            reconnects: limits.http_client.reconnects,
+            refusals: limits.http_client.refusals,
             session: Mutex::default(),
             post_to: OnceLock::new(),
             listener: Listener::new(),
-            live: Mutex::default(),
+            in_flight: Mutex::default(),
         });
         HttpTransport {
             shared,
-            calls: threads(limits.http_threads, limits.http_threads),
-            notes: threads(1, NOTES),
-            tap: tap::current(),
+            calls: threads(limits.http_client.threads, limits.http_client.threads),
+            one_way: threads(1, ONE_WAY_QUEUE),
         }
     }
 }
@@ -298,7 +322,7 @@ impl HttpTransport {
     /// Waits until every thread of a closed connection has ended.
     fn wait_without_threads(&self) {
         let deadline = Instant::now() + Duration::from_secs(20);
-        let threads = || self.calls.threads() + self.notes.threads() + self.shared.listener.threads();
+        let threads = || self.calls.threads() + self.one_way.threads() + self.shared.listener.threads();
         while threads() > 0 {
             assert!(Instant::now() < deadline, "{} threads are left", threads());
             std::thread::yield_now();
@@ -307,28 +331,21 @@ impl HttpTransport {
 }
 
 impl Transport for HttpTransport {
-    fn traits(&self) -> Traits {
-        Traits { headers: true, closing_cancels: true, silence_is_legacy: false, drives_here: true }
+    fn properties(&self) -> Properties {
+        Properties { headers: true, closing_cancels: true, timeout_is_legacy: false, exchange_in_send: true }
     }
 
     fn start(&self, sink: Arc<dyn MessageHandler>) -> Result<(), Error> {
-        let sink = match &self.tap {
-            Some(tap) => tap.handler(sink),
-            None => sink,
-        };
-        lock(&self.shared.live).sink = Some(sink);
+        lock(&self.shared.in_flight).sink = Some(sink);
         Ok(())
     }
 
-    fn send(&self, message: &Outgoing<'_>, drive: Wait<'_>) -> Result<(), Failure> {
+    fn send(&self, message: &Outgoing<'_>, mode: SendMode<'_>) -> Result<(), Failure> {
         let Some(sink) = self.shared.sink() else { return Err(closed()) };
-        if let Some(tap) = &self.tap {
-            tap.sent(message.frame);
-        }
         let post = PostRequest::new(message, &sink);
-        match drive {
-            Wait::Blocking(turn) => post.post(&self.shared, message.frame, message.headers, &sink, turn),
-            Wait::Queued => {
+        match mode {
+            SendMode::Blocking(wait) => post.post(&self.shared, message.frame, message.headers, &sink, wait),
+            SendMode::Queued => {
                 let (frame, headers) = (message.frame.to_vec(), message.headers.to_vec());
                 let shared = Arc::clone(&self.shared);
                 let refused = Arc::<AtomicBool>::default();
@@ -339,22 +356,23 @@ impl Transport for HttpTransport {
                 };
                 let job: Job = Box::new(move || {
                     if post.exchange.id.is_none() {
-                        // The message was queued before its deadline; sending has another one.
-                        post.exchange.end_at(Instant::now() + shared.note_timeout);
+                        // The deadline applied to queueing. Sending has a timeout of its own.
+                        post.exchange.end_at(Instant::now() + shared.one_way_timeout);
                     }
                     let done = post.post(&shared, &frame, &headers, &sink, &mut || true);
-                    unanswered.settle(done);
+                    unanswered.finish(done);
                 });
                 let pool = match message.kind {
                     Kind::Request(_) | Kind::Stream(_) => &self.calls,
-                    Kind::Notification | Kind::Answer => &self.notes,
+                    Kind::Notification | Kind::Response => &self.one_way,
                 };
                 pool.try_submit(job).map_err(|job| {
-                    // Before the job is dropped.
+                    // Set before the job is dropped, so that the guard does not report the failure.
                     refused.store(true, Ordering::Relaxed);
-                    match job.why {
+                    match job.reason {
                         PoolError::Full => Failure::Busy(
-                            "too many started calls wait for a thread, see `Limits::http_threads`".into(),
+                            "too many started calls wait for a thread, see `HttpClientLimits::threads`"
+                                .into(),
                         ),
                         PoolError::Closed => closed(),
                         PoolError::NoThread => Failure::Busy("no thread can be started".into()),
@@ -368,29 +386,29 @@ impl Transport for HttpTransport {
         self.shared.stop(id, StopReason::Abandoned);
     }
 
-    fn settled(&self, settled: &Settled) {
-        // A server of 2024-11-05 has its stream open already.
-        if settled.session && self.shared.post_to.get().is_none() {
-            self.shared.listener.open(&self.shared, settled.headers.clone());
+    fn on_negotiated(&self, era: &NegotiatedEra) {
+        // The stream of a server of 2024-11-05 is already open.
+        if era.session && self.shared.post_to.get().is_none() {
+            self.shared.listener.open(&self.shared, era.headers.clone());
         }
     }
 
     fn close(&self, deadline: Instant) {
         self.shared.listener.stop();
-        self.notes.wait_idle(deadline.min(Instant::now() + END_SESSION));
-        close_pool(&self.notes);
+        self.one_way.wait_idle(deadline.min(Instant::now() + END_SESSION));
+        close_pool(&self.one_way);
         close_pool(&self.calls);
         let (exchanges, sink) = {
-            let mut live = lock(&self.shared.live);
-            live.closed = true;
-            (std::mem::take(&mut live.exchanges), live.sink.take())
+            let mut in_flight = lock(&self.shared.in_flight);
+            in_flight.closed = true;
+            (std::mem::take(&mut in_flight.exchanges), in_flight.sink.take())
         };
         for exchange in exchanges {
             exchange.stop(StopReason::Closed);
         }
         self.shared.listener.end_session(&self.shared, deadline.min(Instant::now() + END_SESSION));
         self.shared.agent.clone().shutdown();
-        for pool in [&self.notes, &self.calls] {
+        for pool in [&self.one_way, &self.calls] {
             pool.wait_idle(deadline);
         }
         self.shared.listener.wait_idle(deadline);

@@ -20,6 +20,10 @@
 //! | `chunk_buffer.rs` | byte queue of either half |
 //! | `connection.rs` | next step of a connection, and its deadline |
 //! | `event_loop.rs` | readiness, deadlines, eviction of connections |
+//! | `event_budget.rs` | bounds of event streams |
+//! | `mailbox.rs` | response to a request that another HTTP server received |
+//! | `relay.rs` | thread of a service whose requests another HTTP server receives |
+//! | `peer.rs` | the process at the other end |
 //! | `listener.rs` | TCP, Unix sockets, sockets of the service manager |
 //!
 //! Source: RFC 9110 and RFC 9112.
@@ -35,11 +39,15 @@
 mod chunk_buffer;
 mod chunked;
 mod connection;
+mod event_budget;
 mod event_loop;
 #[cfg(all(any(test, fuzzing), feature = "http-client"))]
 pub(crate) mod fuzzing;
 mod head;
 mod listener;
+mod mailbox;
+mod peer;
+mod relay;
 mod request_reader;
 mod responder;
 mod response_head;
@@ -50,14 +58,19 @@ use std::time::Instant;
 pub(crate) use event_loop::EventLoop;
 pub(crate) use head::{Accepts, Head};
 pub(crate) use listener::Listener;
+pub(crate) use mailbox::{Mailbox, MailboxHead};
+pub use peer::{Peer, PeerCredentials};
+pub(crate) use relay::{Relay, RelayedRequest, Reply};
 pub(crate) use responder::Responder;
 pub(crate) use response_head::Field;
+#[cfg(test)]
 pub(crate) use socket_writer::LoopHandle;
 
-/// Application behind the server. The thread of the event loop calls every function, so none may
-/// block.
-pub(crate) trait Service: Send {
-    /// Decides by its head whether a request's body is read. To reject it here saves the upload.
+/// Application of the server. One thread calls all functions: the thread of the event loop or of
+/// the [`Relay`]. Therefore no function may block.
+pub(crate) trait Service {
+    /// Decides from the head of a request whether its body is read. A rejection here avoids the
+    /// upload.
     fn check(&mut self, head: &Head<'_>) -> Admission;
 
     /// Handles a complete request. Any thread may use `responder`, now or later.
@@ -71,12 +84,23 @@ pub(crate) trait Service: Send {
     /// only stopped sending still reads the response.
     fn disconnected(&mut self, exchange: u64);
 
-    /// Called at the time that the last call returned, and after [`LoopHandle::wake`].
+    /// Runs timed work. Called at the time that the previous call returned, and after
+    /// [`EngineHandle::wake`]. Returns the time of the next call.
     fn tick(&mut self, now: Instant) -> Option<Instant>;
 
-    /// Begins the shutdown. No requests follow. The service should end its endless streams; the
-    /// exchanges that are open at the deadline are aborted.
+    /// Begins the shutdown. No requests follow. The service should end its unbounded streams.
+    /// Exchanges that are open at the deadline are aborted.
     fn stop(&mut self);
+}
+
+/// Handle to the thread of a service, for any thread.
+pub(crate) trait EngineHandle: Send + Sync {
+    /// Makes the thread call [`Service::tick`] soon.
+    fn wake(&self);
+
+    /// Accepts no more requests, and ends every open exchange at `deadline`. A second call can only
+    /// make the deadline earlier.
+    fn stop(&self, deadline: Instant);
 }
 
 /// Decision about a request whose head has been read.
@@ -85,6 +109,8 @@ pub(crate) enum Admission {
     ReadBody,
     /// This response is sent, and the body is not read.
     Respond(Response),
+    /// The request is checked again after the next [`Service::tick`]. Nothing is read until then.
+    Wait,
 }
 
 /// A whole response.

@@ -22,14 +22,14 @@ pub(crate) mod http_server;
 pub(crate) mod sse;
 pub(crate) mod tap;
 
-#[cfg(all(feature = "client", unix))]
-pub(crate) use client::ChildConnector;
-#[cfg(feature = "client")]
-pub(crate) use client::ChildSettings;
 #[cfg(feature = "client")]
 pub use client::Stderr;
 #[cfg(feature = "client")]
 pub(crate) use client::StreamTransport;
+#[cfg(feature = "client")]
+pub(crate) use client::{ChildConnector, ChildSettings};
+#[cfg(feature = "observe")]
+pub(crate) use framing::RequestEvent;
 pub(crate) use framing::{FrameSink, FrameSource, Input, ReplySink, StdinProbe, is_gone, own_stdio};
 pub use framing::{Link, MemoryEnd, memory, memory_links};
 pub use tap::{Direction, Frame};

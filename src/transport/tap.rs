@@ -1,7 +1,7 @@
 //! Observation of frames: wrappers that pass each frame to a function of the program.
 //!
-//! Without an observer no wrapper exists. Only the setters of an observer make an [`Observer`], so
-//! that a program that calls none of them links no wrapper.
+//! Without an observer no wrapper exists. Only the setters of an observer create an [`Observer`],
+//! so a program that calls none of them links no wrapper.
 //!
 //! # Invariants
 //! - A sent frame is observed before it is written, so a response is never observed before its
@@ -10,14 +10,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 #[cfg(feature = "client")]
-pub(super) use self::clients::current;
+use super::client::Transport;
 use super::framing::{FrameSink, FrameSource, Input, Link, ReplySink};
 use crate::era::Encoded;
 
-/// Direction of a frame.
+/// Direction of a frame. It is a field of [`Frame`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the peer to this process.
@@ -26,14 +26,29 @@ pub enum Direction {
     Sent,
 }
 
-/// A message that passes a connection, as [`Server::on_frame`](crate::Server::on_frame) and
-/// `HubBuilder::on_frame` report it.
+/// A message of a connection, as [`Server::on_frame`](crate::Server::on_frame),
+/// `ClientBuilder::on_frame` and `HubBuilder::on_frame` report it.
+///
+/// ```
+/// use std::sync::mpsc;
+/// use tinymcp::{Direction, Server};
+///
+/// // The function must not block; another thread writes the log.
+/// let (frames, log) = mpsc::sync_channel(256);
+/// let mut server = Server::new("board", "1.0.0");
+/// server.on_frame(move |frame| {
+///     let sign = if frame.direction == Direction::Received { '<' } else { '>' };
+///     let text = String::from_utf8_lossy(frame.bytes);
+///     // Drops the frame if the log is too slow.
+///     let _ = frames.try_send(format!("{} {sign} {text}", frame.connection));
+/// });
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Frame<'f> {
     /// The connection. For a server `stdio`, `link`, `session-N`, or `request-N` for an HTTP
     /// request without a session; the session that this request opens has the same number. For a
-    /// hub the key of the server.
+    /// client `server`, for a hub the key of the server.
     pub connection: &'f str,
     /// The authenticated principal of a client.
     pub principal: Option<&'f str>,
@@ -41,12 +56,12 @@ pub struct Frame<'f> {
     pub direction: Direction,
     /// The bytes, without a newline at the end. They need not be a valid message.
     pub bytes: &'f [u8],
-    /// False if the frame is longer than [`Limits::frame_bytes`](crate::Limits::frame_bytes):
-    /// `bytes` is its beginning.
+    /// `false` if the frame is longer than [`Limits::frame_bytes`](crate::Limits::frame_bytes).
+    /// Then `bytes` is its beginning.
     pub is_whole: bool,
 }
 
-/// Function of the program that gets each frame, and the wrappers that call it.
+/// Function of the program that receives each frame, and constructors of the wrappers that call it.
 pub(crate) trait Observer: Send + Sync {
     fn observe(&self, frame: &Frame<'_>);
 
@@ -55,7 +70,7 @@ pub(crate) trait Observer: Send + Sync {
     fn sink(&self, tap: Tap, sink: Arc<dyn ReplySink>) -> Arc<dyn ReplySink>;
 
     #[cfg(feature = "client")]
-    fn clients(&self) -> &dyn clients::ClientObserver;
+    fn transport(&self, tap: Tap, transport: Arc<dyn Transport>) -> Arc<dyn Transport>;
 }
 
 impl<F: Fn(&Frame<'_>) + Send + Sync> Observer for F {
@@ -72,8 +87,8 @@ impl<F: Fn(&Frame<'_>) + Send + Sync> Observer for F {
     }
 
     #[cfg(feature = "client")]
-    fn clients(&self) -> &dyn clients::ClientObserver {
-        &clients::Wrappers
+    fn transport(&self, tap: Tap, transport: Arc<dyn Transport>) -> Arc<dyn Transport> {
+        Arc::new(clients::TappedTransport { transport, tap })
     }
 }
 
@@ -81,7 +96,7 @@ impl<F: Fn(&Frame<'_>) + Send + Sync> Observer for F {
 #[derive(Clone)]
 pub(crate) struct Tap {
     observer: Arc<dyn Observer>,
-    connection: Arc<str>,
+    pub(crate) connection: Arc<str>,
     principal: Option<Arc<str>>,
 }
 
@@ -100,7 +115,7 @@ impl Tap {
         self.observe(Direction::Received, frame.strip_suffix(b"\n").unwrap_or(frame), true);
     }
 
-    /// Observes frames of this side, each with a newline or the only one.
+    /// Observes frames of this side. Frames are separated by newlines.
     pub(crate) fn sent(&self, frames: &[u8]) {
         for frame in frames.split(|byte| *byte == b'\n').filter(|frame| !frame.is_empty()) {
             self.observe(Direction::Sent, frame, true);
@@ -141,18 +156,6 @@ impl FrameSource for TappedSource {
         input
     }
 
-    #[cfg(feature = "client")]
-    fn next_by(&mut self, by: Instant) -> Option<Input<'_>> {
-        let input = self.source.next_by(by)?;
-        self.tap.input(&input);
-        Some(input)
-    }
-
-    #[cfg(feature = "client")]
-    fn patient(&self) -> bool {
-        self.source.patient()
-    }
-
     fn ready(&self) -> bool {
         self.source.ready()
     }
@@ -191,138 +194,120 @@ impl FrameSink for TappedSink {
 }
 
 impl ReplySink for TappedSink {
-    fn expect(&self) {
-        self.sink.expect();
+    fn wrapped(&self) -> Option<&dyn ReplySink> {
+        Some(&*self.sink)
     }
 
-    fn answer(&self, frame: &[u8], encoded: Encoded) {
+    fn expect_response(&self) {
+        self.sink.expect_response();
+    }
+
+    fn respond(&self, frame: &[u8], encoded: Encoded) {
         self.tap.sent(frame);
-        self.sink.answer(frame, encoded);
+        self.sink.respond(frame, encoded);
     }
 
-    fn abandon(&self) {
-        self.sink.abandon();
+    fn cancel_response(&self) {
+        self.sink.cancel_response();
     }
 
-    fn post(&self, frames: &[u8], answer: Option<Encoded>) -> bool {
-        // A sink that cannot post gets the same frames again.
-        let posted = self.sink.post(frames, answer);
-        if posted {
+    fn try_send(&self, frames: &[u8], response: Option<Encoded>) -> bool {
+        // If the sink cannot do so, the caller sends the same frames with `respond` or `send`.
+        let sent = self.sink.try_send(frames, response);
+        if sent {
             self.tap.sent(frames);
         }
-        posted
-    }
-
-    fn principal(&self) -> Option<&str> {
-        self.sink.principal()
-    }
-
-    fn pause(&self, time: Duration) {
-        self.sink.pause(time);
-    }
-
-    #[cfg(feature = "http-server")]
-    fn exchange(&self) -> Option<u64> {
-        self.sink.exchange()
+        sent
     }
 }
 
 /// Observation of client connections.
 #[cfg(feature = "client")]
-#[allow(dead_code)] // Some of it is used by the hub and over HTTP only.
-pub(crate) mod clients {
-    use std::cell::RefCell;
+mod clients {
+    use std::ops::Deref;
     use std::sync::Arc;
     use std::time::Instant;
 
     use super::{Direction, Tap};
-    use crate::transport::client::stream::FrameWriter;
-    use crate::transport::client::{Answered, Failure, MessageHandler};
-
-    /// Wrappers of the parts of client connections.
-    pub(crate) trait ClientObserver {
-        fn writer(&self, tap: Tap, writer: Arc<dyn FrameWriter>) -> Arc<dyn FrameWriter>;
-
-        fn handler(&self, tap: Tap, handler: Arc<dyn MessageHandler>) -> Arc<dyn MessageHandler>;
-    }
-
-    pub(super) struct Wrappers;
-
-    impl ClientObserver for Wrappers {
-        fn writer(&self, tap: Tap, writer: Arc<dyn FrameWriter>) -> Arc<dyn FrameWriter> {
-            Arc::new(TappedWriter { writer, tap })
-        }
-
-        fn handler(&self, tap: Tap, handler: Arc<dyn MessageHandler>) -> Arc<dyn MessageHandler> {
-            Arc::new(TappedHandler { handler, tap })
-        }
-    }
+    use crate::error::Error;
+    use crate::transport::client::{
+        Completed, Failure, MessageHandler, NegotiatedEra, Outgoing, Properties, SendMode, Transport,
+    };
 
     impl Tap {
-        pub(in crate::transport) fn writer(&self, writer: Arc<dyn FrameWriter>) -> Arc<dyn FrameWriter> {
-            self.observer.clients().writer(self.clone(), writer)
-        }
-
-        pub(in crate::transport) fn handler(
-            &self,
-            handler: Arc<dyn MessageHandler>,
-        ) -> Arc<dyn MessageHandler> {
-            self.observer.clients().handler(self.clone(), handler)
+        pub(crate) fn transport(&self, transport: Arc<dyn Transport>) -> Arc<dyn Transport> {
+            self.observer.transport(self.clone(), transport)
         }
     }
 
-    thread_local! {
-        /// Observer of the client connections that this thread makes.
-        static CONNECTING: RefCell<Option<Tap>> = const { RefCell::new(None) };
+    pub(super) struct TappedTransport {
+        pub(super) transport: Arc<dyn Transport>,
+        pub(super) tap: Tap,
     }
 
-    /// Observes the client connections that `connect` makes. A connection is made on the thread
-    /// that asks for it.
-    pub(crate) fn observing<R>(tap: Option<Tap>, connect: impl FnOnce() -> R) -> R {
-        /// Restores the observer also after a panic.
-        struct Restore(Option<Tap>);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                CONNECTING.replace(self.0.take());
-            }
+    impl Transport for TappedTransport {
+        fn properties(&self) -> Properties {
+            self.transport.properties()
         }
-        let _restore = Restore(CONNECTING.replace(tap));
-        connect()
-    }
 
-    /// The observer of a client connection that is being made.
-    pub(in crate::transport) fn current() -> Option<Tap> {
-        CONNECTING.with_borrow(Clone::clone)
-    }
+        fn start(&self, sink: Arc<dyn MessageHandler>) -> Result<(), Error> {
+            self.transport.start(Arc::new(TappedHandler { handler: sink, tap: self.tap.clone() }))
+        }
 
-    struct TappedWriter {
-        writer: Arc<dyn FrameWriter>,
-        tap: Tap,
-    }
+        fn send(&self, message: &Outgoing<'_>, mode: SendMode<'_>) -> Result<(), Failure> {
+            self.tap.sent(message.frame);
+            self.transport.send(message, mode)
+        }
 
-    impl FrameWriter for TappedWriter {
-        fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure> {
-            self.tap.sent(frame);
-            self.writer.send(frame, deadline)
+        fn abandon(&self, id: u64) {
+            self.transport.abandon(id);
+        }
+
+        fn on_negotiated(&self, era: &NegotiatedEra) {
+            self.transport.on_negotiated(era);
+        }
+
+        fn read_on_caller(&self, sink: &dyn MessageHandler, turn: &mut dyn FnMut() -> Option<Instant>) {
+            self.transport.read_on_caller(&TappedHandler { handler: sink, tap: self.tap.clone() }, turn);
+        }
+
+        fn resume_reader(&self) {
+            self.transport.resume_reader();
+        }
+
+        fn interrupt_caller(&self) {
+            self.transport.interrupt_caller();
+        }
+
+        fn stderr_tail(&self) -> Option<String> {
+            self.transport.stderr_tail()
+        }
+
+        fn peer_has_read(&self) -> bool {
+            self.transport.peer_has_read()
+        }
+
+        fn kill(&self) {
+            self.transport.kill();
         }
 
         fn close(&self, deadline: Instant) {
-            self.writer.close(deadline);
+            self.transport.close(deadline);
         }
     }
 
-    struct TappedHandler {
-        handler: Arc<dyn MessageHandler>,
+    struct TappedHandler<H> {
+        handler: H,
         tap: Tap,
     }
 
-    impl MessageHandler for TappedHandler {
-        fn frame(&self, frame: &[u8]) -> Option<Answered> {
+    impl<'h, H: Deref<Target = dyn MessageHandler + 'h> + Send + Sync> MessageHandler for TappedHandler<H> {
+        fn frame(&self, frame: &[u8]) -> Option<Completed> {
             self.tap.received(frame);
             self.handler.frame(frame)
         }
 
-        fn large(&self, frame: &mut Vec<u8>) -> Option<Answered> {
+        fn large(&self, frame: &mut Vec<u8>) -> Option<Completed> {
             self.tap.received(frame);
             self.handler.large(frame)
         }
@@ -346,6 +331,11 @@ pub(crate) mod clients {
 
         fn deadline(&self, id: u64) -> Option<Instant> {
             self.handler.deadline(id)
+        }
+
+        #[cfg(feature = "oauth")]
+        fn ask_user(&self, begins: bool) {
+            self.handler.ask_user(begins);
         }
     }
 }

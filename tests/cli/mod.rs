@@ -8,10 +8,36 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 #[cfg(unix)]
+mod bench;
+mod children;
+#[cfg(unix)]
+mod help;
+#[cfg(unix)]
+mod lock;
+mod new;
+#[cfg(all(unix, feature = "http-server"))]
+mod questions;
+#[cfg(all(unix, feature = "http-server"))]
+mod record_http;
+#[cfg(unix)]
 mod remote;
+#[cfg(all(unix, feature = "http-server"))]
+mod servers;
+#[cfg(unix)]
+mod shell;
+#[cfg(unix)]
+mod sign_in;
+#[cfg(unix)]
+mod task;
+#[cfg(all(unix, feature = "http-server"))]
+mod task_wait;
+#[cfg(unix)]
+mod terminal;
+#[cfg(unix)]
+mod transcripts;
 
 /// A program that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Exit status, standard output, standard error.
 fn run(args: &[&str], input: &str) -> (i32, String, String) {
@@ -28,10 +54,19 @@ fn run(args: &[&str], input: &str) -> (i32, String, String) {
     let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || done.send(child.wait_with_output()));
-    let output = ended.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{args:?} does not end")).unwrap();
+    let output = ended.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("{args:?} does not end")).unwrap();
     writer.join().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// An example that `cargo test` has built; `cargo test --test programs` alone does not build it.
+fn program(name: &str) -> String {
+    let tests = std::env::current_exe().unwrap();
+    let examples = tests.parent().unwrap().with_file_name("examples");
+    let program = examples.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    assert!(program.exists(), "run `cargo build --examples` first");
+    program.to_str().unwrap().to_owned()
 }
 
 /// A folder of this test's own.
@@ -47,7 +82,7 @@ const CLEAN: &str =
 const LOOSE: &str = r#"{"tools":[{"name":"t","description":"d","inputSchema":{"type":"object","properties":{"a":{"description":"d"},"b":{"description":"d","type":"null"}}}}]}"#;
 
 #[test]
-fn lint_exits_with_what_it_found() {
+fn the_exit_status_of_lint_depends_on_its_findings() {
     let (code, out, err) = run(&["schema-lint", "-"], CLEAN);
     assert_eq!((code, out.as_str(), err.as_str()), (0, "1 tools, 0 criticals, 0 warnings\n", ""));
     let (code, out, _) = run(&["schema-lint", "-"], LOOSE);
@@ -81,7 +116,7 @@ fn lint_counts_in_json() {
 }
 
 #[test]
-fn unusable_input_is_told_with_its_place() {
+fn unusable_input_is_reported_with_its_position() {
     let folder = folder("unusable");
     let broken = folder.join("broken.json");
     fs::write(&broken, "{\"tools\":\n [tru]}").unwrap();
@@ -143,7 +178,7 @@ fn fix_prints_and_write_replaces_the_file() {
 }
 
 #[test]
-fn matrix_and_simplify_speak_of_hosts() {
+fn matrix_and_simplify_describe_hosts() {
     let (code, out, _) =
         run(&["schema-lint", "-", "--matrix"], r#"[{"name":"t","inputSchema":{"type":"object"}}]"#);
     let rows: Vec<Vec<&str>> = out.lines().map(|l| l.split_whitespace().collect()).collect();
@@ -160,15 +195,15 @@ fn matrix_and_simplify_speak_of_hosts() {
 }
 
 #[test]
-fn what_a_catalog_says_steers_no_terminal_and_passes_for_no_line_of_ours() {
+fn texts_of_a_catalog_cannot_control_a_terminal_or_imitate_our_lines() {
     let catalog = r#"{"tools":[{"name":"a\u001b[31m\nwarning SCH-999 \u202eb","inputSchema":
         {"type":"object","properties":{"x\u001b[2J\n":{"type":"nothing"}}}}]}"#;
-    let told = |text: &str| text.contains(['\u{1b}', '\u{202e}']) || text.contains("\nwarning SCH-999");
+    let leaks = |text: &str| text.contains(['\u{1b}', '\u{202e}']) || text.contains("\nwarning SCH-999");
     for arguments in
         [&["schema-lint", "-"][..], &["schema-lint", "-", "--matrix"], &["schema-lint", "-", "--fix"]]
     {
         let (_, out, err) = run(arguments, catalog);
-        assert!(!told(&out) && !told(&err), "{arguments:?}: {out:?} {err:?}");
+        assert!(!leaks(&out) && !leaks(&err), "{arguments:?}: {out:?} {err:?}");
         assert!(arguments.contains(&"--fix") || out.contains("a\u{fffd}[31m\u{fffd}warning"), "{out:?}");
     }
     let schema = folder("steers").join("schema.json");
@@ -230,7 +265,7 @@ fn a_batch_is_answered_line_by_line() {
 }
 
 #[test]
-fn a_batch_answers_before_more_is_asked() {
+fn a_batch_writes_results_before_it_reads_more() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tinymcp"))
         .args(["validate", "--batch", "-"])
         .stdin(Stdio::piped())
@@ -290,7 +325,7 @@ fn findings_are_reported_to_other_programs() {
         let args = ["schema-lint", "-", "--rules", "SCH-001", "--max-warnings", most];
         assert_eq!(run(&args, LOOSE).0, status);
     }
-    // Criticals count in any case.
+    // Critical findings always set the exit status.
     assert_eq!(run(&["schema-lint", "-", "--rules", "SCH-003", "--max-warnings", "9"], LOOSE).0, 1);
 }
 
@@ -328,7 +363,7 @@ fn tools_of_a_server_that_is_started_are_linted() {
 
 #[test]
 #[cfg(unix)]
-fn the_status_tells_an_unreachable_server_from_wrong_usage() {
+fn the_exit_status_distinguishes_an_unreachable_server_from_wrong_usage() {
     for (status, args) in [
         (4, &["schema-lint", "--", "/no/such/program"][..]),
         (4, &["schema-lint", "--", "/bin/sh", "-c", "exit 3"]),
@@ -336,7 +371,7 @@ fn the_status_tells_an_unreachable_server_from_wrong_usage() {
         (2, &["schema-lint", "--fix", "--write", "--", "/bin/sh"]),
         (2, &["schema-lint", "-", "--", "/bin/sh"]),
         (4, &["schema-lint", "--url", "http://127.0.0.1:1/mcp"]),
-        (2, &["schema-lint", "--url", "nonsense"]),
+        (2, &["schema-lint", "--url", "ftp://nonsense"]),
     ] {
         let (code, out, err) = run(args, "");
         assert_eq!((code, out.as_str()), (status, ""), "{args:?}: {err}");

@@ -1,23 +1,14 @@
-//! The commands that ask a server, against the examples and against a server of a few lines of shell.
+//! The commands that send requests to a server: the examples, or a server of a few lines of shell.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::mpsc;
 
 use serde_json::{Value, json};
 
-use super::{PATIENCE, run, server};
+use super::terminal::{Terminal, tinymcp};
+use super::{TIMEOUT, folder, program, run, server};
 
-/// An example that `cargo test` has built; `cargo test --test programs` alone does not build it.
-fn program(name: &str) -> String {
-    let tests = std::env::current_exe().unwrap();
-    let program: PathBuf = tests.parent().unwrap().with_file_name("examples").join(name);
-    assert!(program.exists(), "run `cargo build --examples` first");
-    program.to_str().unwrap().to_owned()
-}
-
-/// Asks a program; its exit status, what it printed, and what it said.
-fn ask(words: &[&str], server: &str) -> (i32, String, String) {
+/// Runs a command with a server. Returns the exit status, standard output and standard error.
+pub(crate) fn ask(words: &[&str], server: &str) -> (i32, String, String) {
     let program = program(server);
     run(&[words, &["--", &program]].concat(), "")
 }
@@ -35,7 +26,7 @@ fn asked_with(status: i32, words: &[&str], server: &str) -> Value {
 }
 
 #[test]
-fn a_list_holds_what_was_asked_for() {
+fn a_list_contains_the_requested_kinds() {
     let all = asked(&["list"], "board_server");
     let kinds: Vec<&str> = all.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(kinds, ["prompts", "resourceTemplates", "resources", "tools"]);
@@ -50,7 +41,7 @@ fn a_list_holds_what_was_asked_for() {
 }
 
 #[test]
-fn a_list_goes_through_all_pages() {
+fn a_list_contains_all_pages() {
     let program = program("echo_server");
     let (code, out, _) = run(&["list", "tools", "--", &program, "--many", "300"], "");
     let list: Value = serde_json::from_str(&out).unwrap();
@@ -62,7 +53,7 @@ fn both_eras_answer() {
     for era in ["session", "stateless"] {
         let answer = asked(&["call", "add", r#"{"a":1.5,"b":2}"#, "--protocol", era], "echo_server");
         assert_eq!(answer["content"][0]["text"], "3.5", "{era}");
-        // Only one of them says what kind of result it is.
+        // Only stateless results have a `resultType`.
         assert_eq!(answer.as_object().unwrap().len() > 1, era == "stateless", "{answer}");
     }
 }
@@ -118,7 +109,7 @@ fn each_line_of_standard_input_is_a_call() {
     let (code, out, err) = call(&["call", "-"], lines);
     let answers: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((code, answers[0]["structuredContent"]["pin"].as_u64()), (1, Some(4)), "{err}");
-    assert_eq!(answers[1]["error"]["message"], "Unknown tool: gpio_reed");
+    assert_eq!(answers[1]["error"]["message"], "Unknown tool: gpio_reed; did you mean \"gpio_read\"?");
     // One object may take several lines.
     let (code, out, err) = call(&["call", "gpio_read", "-", "--structured"], "{\n \"pin\":\n 4\n}\n");
     assert_eq!((code, out.lines().count()), (0, 1), "{err}");
@@ -207,18 +198,28 @@ fn a_recorded_session_is_replayed_both_ways() {
             assert!(code == 0 && recorded.ends_with(text), "{call:?} {recorded}{err}");
             let (code, replayed, err) = run(&through(&call, &["replay", file]), "");
             assert_eq!((code, &replayed), (0, &recorded), "{call:?}: {err}");
-            // The same server gives the same answers.
+            // The same server gives the same responses.
             let (code, out, err) = run(&["replay", file, "--client", "--", &program], "");
             assert_eq!((code, out.as_str()), (0, ""), "{call:?}: {err}");
         }
     }
-    // What was not recorded is an error that names what was.
+    // A batch is replayed as single messages; a number, which is not a message, is ignored.
+    let file = folder.join("0-session.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let batch = text.replace("\"frame\":{", "\"frame\":[1,{").replace("}\n", "]}\n");
+    let number = r#"{"t":0,"dir":"s2c","frame":7}"#;
+    let batches = folder.join("batches.jsonl");
+    std::fs::write(&batches, format!("{number}\n{batch}")).unwrap();
+    let batches = batches.to_str().unwrap();
+    let replayed = run(&["replay", batches, "--client", "--", &program], "");
+    assert_eq!(replayed, (0, String::new(), String::new()));
+    // A request that was not recorded gets an error that names the nearest recorded one.
     let file = folder.join("0-session.jsonl");
     let path = file.to_str().unwrap();
     let other = through(&["call", "gpio_write", "pin=8", "value=1"], &["replay", path]);
     let (code, _, err) = run(&other, "");
     assert!(code == 1 && err.contains(r#"the nearest request is tools/call {"arguments":{"pin":7"#), "{err}");
-    // A different answer is a difference, unless it is ignored.
+    // A response that differs is reported, unless the difference is ignored.
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("pin 7 is now 1", "pin 7 is on")).unwrap();
     let drive = ["replay", path, "--client", "--text", "--", &program];
@@ -236,6 +237,8 @@ fn a_recording_has_no_credentials_and_every_frame() {
     let script = server("{}");
     let own = ["record", path, "-e", "KEY=sk-0123456789", "--", "/bin/sh", "-c", &script];
     let call = ["call", "t", r#"{"password":"x","note":"key sk-0123456789"}"#];
+    // The longer file is replaced.
+    std::fs::write(&file, "old\n".repeat(1 << 14)).unwrap();
     assert_eq!(run(&through(&call, &own), "").0, 1);
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.contains(r#""password":"[masked]","note":"key [masked]""#), "{text}");
@@ -274,7 +277,70 @@ fn questions_are_answered_on_the_command_line() {
     }
 }
 
-/// A server whose every text ends a line, goes on as a message of the program and clears the screen.
+#[test]
+fn frames_are_shown_without_credentials_and_control_characters() {
+    for era in ["session", "stateless"] {
+        let words = ["-v", "-e", "KEY=sk-0123456789", "--protocol", era, "call", "echo"];
+        let text = r#"{"text":"key sk-0123456789 \u009b2J","token":"x"}"#;
+        let (_, out, err) = ask(&[&words[..], &[text]].concat(), "echo_server");
+        assert_eq!(out.lines().count(), 1, "{err}");
+        let call = err.lines().find(|line| line.starts_with("> ") && line.contains("tools/call")).unwrap();
+        let frame = call.splitn(3, ' ').nth(2).unwrap();
+        let frame: Value = serde_json::from_str(frame).unwrap();
+        assert_eq!(frame["params"]["arguments"]["text"], "key [masked] \u{9b}2J");
+        assert_eq!(frame["params"]["arguments"]["token"], "[masked]");
+        assert!(err.lines().any(|line| line.starts_with("< ") && line.contains("\"content\"")), "{err}");
+        assert!(!err.contains('\u{9b}') && !err.contains("sk-0123456789"), "{err}");
+    }
+    let file = super::folder("verbose").join("session.jsonl");
+    let path = file.to_str().unwrap();
+    let program = program("echo_server");
+    let (_, _, err) = run(&through(&["list"], &["record", "-v", path, "--", &program]), "");
+    let recorded = std::fs::read_to_string(&file).unwrap().lines().count();
+    assert_eq!(err.lines().filter(|line| line.starts_with(['<', '>'])).count(), recorded, "{err}");
+    let (_, _, err) = run(&["replay", "-v", path, "--client", "--", &program], "");
+    assert!(err.starts_with("> ") && err.contains("\n< "), "{err}");
+}
+
+/// The server's standard error passes unchanged in a pipe (`an_interruption_ends_the_server_too`).
+#[test]
+fn the_standard_error_of_a_server_does_not_control_the_terminal() {
+    let script = format!("printf '\\033[2J\\302\\233evil\\n' >&2; {}", server("{}"));
+    let file = super::folder("diagnostics").join("session.jsonl");
+    let path = file.to_str().unwrap();
+    let words = ["list", "--protocol", "session", "--", "/bin/sh", "-c", &script];
+    let (code, screen) = Terminal::start(tinymcp(&words)).end();
+    assert!(code == 0 && screen.contains("/bin/sh: ?[2J?evil"), "{screen:?}");
+    assert!(run(&words, "").2.contains("\u{1b}[2J\u{9b}evil"));
+    let own = ["record", path, "--", "/bin/sh", "-c", &script];
+    run(&through(&words[..3], &own), "");
+    let other = format!("{path}.other");
+    let own = ["record", &other, "--", "/bin/sh", "-c", &script];
+    for words in [&own[..], &["replay", path, "--client", "--", "/bin/sh", "-c", &script]] {
+        let mut terminal = Terminal::start(tinymcp(words));
+        terminal.wait_for("\u{fffd}[2J\u{fffd}evil");
+        terminal.child.kill().unwrap();
+        terminal.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn forms_are_filled_in_at_a_terminal() {
+    for era in ["session", "stateless"] {
+        let program = program("board_server");
+        let words = ["call", "erase_pins", "--protocol", era, "--", &program];
+        let mut terminal = Terminal::start(tinymcp(&words));
+        terminal.wait_for("yes or no");
+        terminal.type_keys("perhaps\n");
+        terminal.wait_for("expected yes or no");
+        terminal.type_keys("yes\n");
+        let (code, rest) = terminal.end();
+        assert!(code == 0 && rest.ends_with("all pins are 0\r\n"), "{rest:?}");
+    }
+}
+
+/// A server whose texts contain a line end, an imitation of a message of the program, and a sequence
+/// that clears the screen.
 #[test]
 fn no_text_of_a_server_imitates_a_line_or_controls_the_terminal() {
     let evil = r"x\ntinymcp: imitated\u001b[2J\u009b2J\u202e";
@@ -322,13 +388,13 @@ fn options_may_precede_the_command_and_results_may_go_to_a_file() {
     assert_eq!((code, out.as_str()), (0, ""), "{err}");
     let pretty = std::fs::read_to_string(&file).unwrap();
     assert!(pretty.starts_with("{\n  \"pin\": 4,\n  \"value\": "), "{pretty}");
-    // A failure keeps what was there.
+    // After a failure the old file is unchanged.
     assert_eq!(ask(&["-o", path, "call", "gpio_reed"], "board_server").0, 1);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), pretty);
     let (code, _, err) = ask(&["-o", "/no/such/folder/x", "list"], "board_server");
     assert!(code == 2 && err.contains("/no/such/folder/x: "), "{err}");
     assert_eq!(asked(&["info", "gpio_read", "--field", "/name", "--json"], "board_server"), "gpio_read");
-    // A part does not hide why there is none.
+    // `--field` does not hide the error of the tool.
     let (code, out, err) = ask(&["call", "gpio_read", "pin=99", "--structured"], "board_server");
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(err.contains("the tool failed: Invalid arguments") && err.contains("got 99"), "{err}");
@@ -389,6 +455,19 @@ fn shells_complete_commands_options_servers_and_tools() {
     assert_eq!(complete(&words), ["gpio_write"]);
     assert_eq!(complete(&["--config", config, "call", "x:a"]), [""; 0]);
     assert_eq!(complete(&["call", "x", "--", "--"]), [""; 0]);
+    // Every option of the commands is known.
+    assert_eq!(complete(&["list", "-c", "x", "--server=b", "--config", config, "--server=b"]), [""; 0]);
+    assert_eq!(complete(&["list", "--config", config, "--server=b"]), ["--server=board"]);
+    let words = ["-qv", "--bearer", "call", "-H", "a: b", "--config", config, "call", "b"];
+    assert_eq!(complete(&words), ["board:"]);
+    assert_eq!(complete(&["schema-lint", "x", "--profile", "gem"]), ["gemini"]);
+    let words = ["call", "--timeout", "9", "board:gpio_write", "--config", config, "pin=4", "v"];
+    assert_eq!(complete(&words), ["value="]);
+    assert_eq!(complete(&["--config", config, "get", "board:d"]), ["board:diagnose"]);
+    assert_eq!(complete(&["--config", config, "get", "board:diagnose", "s"]), ["symptom="]);
+    let answers = folder.join("missing");
+    let words = ["call", "--answers", answers.to_str().unwrap(), "--config", config, "b"];
+    assert_eq!(complete(&words), [""; 0]);
     for shell in ["bash", "zsh", "fish"] {
         let (code, out, _) = run(&["completions", shell], "");
         assert!(code == 0 && out.contains("tinymcp __complete"), "{out}");
@@ -396,15 +475,61 @@ fn shells_complete_commands_options_servers_and_tools() {
     assert_eq!(run(&["completions", "tcsh"], "").0, 2);
     // The script works in a shell.
     let script = r#"eval "$(tinymcp completions bash)"; COMP_WORDS=(tinymcp ex); COMP_CWORD=1; _tinymcp; echo "${COMPREPLY[@]}""#;
-    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_tinymcp")).parent().unwrap();
-    let path = format!("{}:{}", folder.to_str().unwrap(), std::env::var("PATH").unwrap());
-    if let Ok(output) = std::process::Command::new("bash").args(["-c", script]).env("PATH", path).output() {
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "explain\n", "{output:?}");
+    let programs = std::path::Path::new(env!("CARGO_BIN_EXE_tinymcp")).parent().unwrap();
+    let path = format!("{}:{}", programs.to_str().unwrap(), std::env::var("PATH").unwrap());
+    let bash = |script: &str| {
+        let output = std::process::Command::new("bash").args(["-c", script]).env("PATH", &path).output();
+        output.map(|output| String::from_utf8(output.stdout).unwrap())
+    };
+    let Ok(shown) = bash(script) else { return };
+    assert_eq!(shown, "explain\n");
+    // A name of a server is never expanded, and Bash splits words at `=`.
+    let touched = folder.join("touched");
+    let evil = format!("t$(touch${{IFS}}{})", touched.display());
+    let schema = r#"{"properties":{"mode":{"enum":["fast"]}}}"#;
+    let list = format!(r#"{{"name":"{evil}"}},{{"name":"t","description":"d","inputSchema":{schema}"#);
+    let script = server("@").replace(r#"{"name":"t","description":"d","inputSchema":@"#, &list);
+    let list_file = folder.join("server.sh");
+    std::fs::write(&list_file, script.replace("'\''", "'")).unwrap();
+    let words = ["(\"call\" \"t\")", "(call t mode =)", "(call t mode = f)"];
+    for (words, expected) in words.into_iter().zip(["t", "fast", "fast"]) {
+        let servers = json!({"mcpServers": {"e": {"command": "sh", "args": [list_file]}}});
+        std::fs::write(config, servers.to_string()).unwrap();
+        let words =
+            words.replacen('(', &format!("(tinymcp --protocol session --server e --config {config} "), 1);
+        let script = format!(
+            r#"eval "$(tinymcp completions bash)"; COMP_WORDS={words}; COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _tinymcp; echo "${{COMPREPLY[@]}}""#
+        );
+        assert_eq!(bash(&script).unwrap(), format!("{expected}\n"), "{words}");
     }
+    assert!(!touched.exists(), "a name of the server was expanded");
 }
 
 #[test]
-fn a_server_of_the_configuration_stands_before_its_tool() {
+fn tools_with_unusual_names_are_called() {
+    let schema = r#"{"properties":{"a=b":{"type":"integer"}},"additionalProperties":false}"#;
+    let answer = r#"printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":%s}}\n' "$id" "$(echo "$line" | sed 's/.*"params"://; s/}$//')""#;
+    let script = server(schema)
+        .replace(r#"{"name":"t""#, r#"{"name":"-x""#)
+        .replace("*'\"notifications/'*)", &format!("*tools/call*) {answer};;\n*'\"notifications/'*)"));
+    let tail = ["--protocol", "session", "--", "/bin/sh", "-c", &script];
+    for words in
+        [&["call", ":-x", "a=b=1", "--structured"][..], &["call", "--structured", ":-x", r#"{"a=b":1}"#]]
+    {
+        let (code, out, err) = run(&[words, &tail].concat(), "");
+        assert_eq!(code, 0, "{err}");
+        let params: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((&params["name"], &params["arguments"]), (&json!("-x"), &json!({"a=b": 1})));
+    }
+    let (code, out, _) = run(&[&["info", ":-x", "--text"], &tail[..]].concat(), "");
+    assert!(code == 0 && out.starts_with("-x([a=b: integer])\n"), "{out}");
+    let (_, out, err) =
+        run(&[&["run", "-", "--field", "structuredContent/name"], &tail[..]].concat(), ":-x\ncall :-x\n");
+    assert_eq!(out, "-x\n-x\n", "{err}");
+}
+
+#[test]
+fn the_key_of_a_configured_server_may_precede_its_tool() {
     let folder = super::folder("configured");
     let config = folder.join("mcp.json");
     let servers = json!({"mcpServers": {"board": {"command": program("board_server")}}});
@@ -418,7 +543,7 @@ fn a_server_of_the_configuration_stands_before_its_tool() {
 }
 
 #[test]
-fn what_the_server_says_no_to_is_1() {
+fn an_error_of_the_server_is_status_1() {
     let (code, out, err) = ask(&["call", "gpio_read", r#"{"pin":99}"#], "board_server");
     let answer: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &answer["isError"], err.as_str()), (1, &json!(true), ""));
@@ -432,7 +557,7 @@ fn what_the_server_says_no_to_is_1() {
         assert_eq!((code, out.as_str()), (1, ""), "{words:?}: {err}");
         assert!(err.starts_with("tinymcp: ") && err.contains("board_server: "), "{words:?}: {err}");
     }
-    // Nobody is there to answer the tool's question.
+    // There is no terminal, so the user cannot answer the tool's form.
     let (code, _, err) = ask(&["call", "erase_pins"], "board_server");
     assert_eq!(code, 1);
     assert!(err.contains("give --answer"), "{err}");
@@ -441,7 +566,7 @@ fn what_the_server_says_no_to_is_1() {
 #[test]
 fn usage_errors_are_2() {
     for (args, word) in [
-        (&["list", "tools"][..], "--url"),
+        (&["list", "tools"][..], "expected a server: either URL, "),
         (&["list", "gadgets", "--", "/bin/false"], "gadgets"),
         (&["list", "--json", "--text", "--", "/bin/false"], "exclude"),
         (&["call", "--", "/bin/false"], "name of a tool"),
@@ -455,7 +580,7 @@ fn usage_errors_are_2() {
         (&["call", "echo", "@/no/such/file", "--", "/bin/false"], "/no/such/file"),
         (&["info", "a", "b", "--", "/bin/false"], "one tool"),
         (&["ping", "a", "--", "/bin/false"], "no arguments"),
-        (&["list", "--url", "nonsense"], "nonsense"),
+        (&["list", "--url", "ftp://nonsense"], "ftp://nonsense"),
         (&["list", "--env", "A=b", "--url", "http://127.0.0.1:1/mcp"], "--env"),
         (&["list", "--cwd", "/no/such/folder", "--", "/bin/false"], "/no/such/folder"),
         (&["list", "--pretty", "--text", "--", "/bin/false"], "exclude"),
@@ -488,66 +613,6 @@ fn a_server_that_is_not_reached_is_4() {
         let (code, out, err) = run(args, "");
         assert_eq!((code, out.as_str()), (4, ""), "{args:?}: {err}");
         assert!(err.starts_with("tinymcp: ") && err.contains(word), "{args:?}: {err}");
-    }
-}
-
-#[test]
-fn every_command_has_help_of_its_own() {
-    for command in [
-        "list",
-        "info",
-        "call",
-        "read",
-        "get",
-        "complete",
-        "ping",
-        "watch",
-        "schema-lint",
-        "schema-simplify",
-        "validate",
-    ] {
-        let usage = format!("  tinymcp {command} ");
-        for args in [&[command, "--help"][..], &[command, "x", "-h"], &["help", command]] {
-            let (code, out, err) = run(args, "");
-            assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
-            assert!(out.starts_with(&usage), "{args:?}: {out}");
-            assert_eq!(out.contains("SERVER is"), command != "validate", "{args:?}: {out}");
-        }
-    }
-    // An option of the server's own.
-    assert_eq!(run(&["list", "--", "/bin/false", "--help"], "").0, 4);
-    for args in [&["lst"][..], &["help", "lst"], &["lst", "--help"]] {
-        let (code, out, err) = run(args, "");
-        assert_eq!((code, out.as_str()), (2, ""));
-        assert!(err.contains("\"lst\"; did you mean `tinymcp list`?"), "{err}");
-    }
-    let error = run(&["zzzzz"], "").2;
-    assert!(error.contains("\"zzzzz\"; expected one of: list, info, call, "), "{error}");
-    let error = run(&["tools"], "").2;
-    assert!(error.contains("did you mean `tinymcp list tools`?"), "{error}");
-    let (code, out, err) = run(&[], "");
-    assert_eq!((code, err.as_str()), (0, ""));
-    assert!(
-        out.contains("Usage: tinymcp COMMAND") && out.contains("\n  ping             Prints the time of"),
-        "{out}"
-    );
-}
-
-#[test]
-fn help_of_a_command_names_the_options_that_it_accepts() {
-    let options = |help: &str| -> BTreeSet<String> {
-        let words = help.split(|c: char| c.is_whitespace() || "[]:,|".contains(c));
-        words.filter(|word| word.len() > 2 && word.starts_with("--")).map(str::to_owned).collect()
-    };
-    let all = options(&run(&["help"], "").1);
-    assert!(all.len() > 15, "{all:?}");
-    for command in ["list", "call", "watch", "schema-lint", "schema-simplify", "validate"] {
-        let named = options(&run(&["help", command], "").1);
-        let accepted = all.iter().filter(|option| {
-            let error = run(&[command, option], "").2;
-            !error.contains(&format!("unknown option {option}; "))
-        });
-        assert_eq!(named, accepted.cloned().collect(), "{command}");
     }
 }
 
@@ -595,8 +660,21 @@ fn one_timeout_covers_both_handshakes() {
     assert!((2.0..3.5).contains(&took), "{took}");
 }
 
+#[cfg(unix)]
 #[test]
-fn a_server_that_says_nothing_is_given_up() {
+fn the_timeout_shortens_the_wait_for_a_server_that_does_not_end() {
+    let began = std::time::Instant::now();
+    let script = "trap '' TERM; while :; do sleep 1; done";
+    let (code, _, err) = run(&["list", "--timeout", "1", "--", "/bin/sh", "-c", script], "");
+    assert_eq!(code, 5, "{err}");
+    // Without `--timeout`, closing would wait two seconds after the end of the input and two after
+    // SIGTERM.
+    let took = began.elapsed().as_secs_f64();
+    assert!((1.0..4.5).contains(&took), "{took}");
+}
+
+#[test]
+fn a_silent_server_is_a_timeout() {
     let (code, _, err) = run(&["list", "--protocol", "session", "--timeout", "0.2", "--", "/bin/cat"], "");
     assert!(code == 4 || code == 5, "{code} {err}");
 }
@@ -612,7 +690,7 @@ fn errors_name_the_script_and_not_its_interpreter() {
         ("tinymcp", &["serve", "garden.json"], "garden.json"),
         ("python3.11", &["server.py"], "server.py"),
         ("uv", &["run", "server"], "server"),
-        // Values of options are no names.
+        // Values of options are not server names.
         ("uvx", &["--from", "git+https://token@host/x", "y"], ""),
         ("python3", &["-c", "code"], ""),
         ("python-lsp", &["a"], ""),
@@ -629,7 +707,7 @@ fn errors_name_the_script_and_not_its_interpreter() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A program that says its process id and neither answers nor minds the end of its input.
+/// A program that prints its process id, sends no response and ignores the end of its input.
 #[cfg(unix)]
 const DEAF: [&str; 4] = ["--", "sh", "-c", "echo $$ >&2; exec sleep 600"];
 
@@ -637,10 +715,9 @@ const DEAF: [&str; 4] = ["--", "sh", "-c", "echo $$ >&2; exec sleep 600"];
 #[test]
 fn an_interruption_ends_the_server_too() {
     use std::io::{BufRead, BufReader};
-    use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Stdio};
 
-    for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
+    for signal in ["-INT", "-TERM"] {
         let mut asking = Command::new(env!("CARGO_BIN_EXE_tinymcp"))
             .args(["call", "echo", "--timeout", "600", "--protocol", "stateless"])
             .args(DEAF)
@@ -648,16 +725,63 @@ fn an_interruption_ends_the_server_too() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut told = BufReader::new(asking.stderr.take().unwrap()).lines();
-        let server = told.next().unwrap().unwrap();
+        let mut stderr_lines = BufReader::new(asking.stderr.take().unwrap()).lines();
+        let server = stderr_lines.next().unwrap().unwrap();
         let kill =
             |words: [&str; 2]| Command::new("kill").args(words).stderr(Stdio::null()).status().unwrap();
         assert!(kill(["-0", &server]).success());
         assert!(kill([signal, &asking.id().to_string()]).success());
-        assert_eq!(asking.wait().unwrap().signal(), Some(number));
+        assert_eq!(asking.wait().unwrap().code(), Some(5));
         assert!(!kill(["-0", &server]).success(), "the server still runs");
-        assert!(told.next().is_none(), "nothing is said of it");
+        assert!(stderr_lines.next().is_none(), "unexpected line on standard error");
     }
+}
+
+pub(super) fn send_signal(signal: &str, program: &std::process::Child) {
+    let mut kill = std::process::Command::new("kill");
+    assert!(kill.args([signal, &program.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn an_interruption_cancels_the_call_and_a_second_ends_at_once() {
+    for (era, signal) in [("session", "-INT"), ("stateless", "-TERM")] {
+        let file = super::folder("cancelled").join("session.jsonl");
+        let own = ["record", file.to_str().unwrap(), "--", &program("board_server")];
+        let call = ["call", "blink", "pin=2", "times=100", "intervalMs=1000", "--protocol", era];
+        let words = [&call[..], &["--", env!("CARGO_BIN_EXE_tinymcp")], &own].concat();
+        let mut terminal = Terminal::start(tinymcp(&words));
+        terminal.wait_for("1 of 100");
+        send_signal(signal, &terminal.child);
+        let (code, rest) = terminal.end();
+        assert_eq!(code, 5, "{rest}");
+        assert!(rest.contains(": the call was cancelled\r\n"), "{rest}");
+        let recorded = std::fs::read_to_string(&file).unwrap();
+        assert!(recorded.contains("notifications/cancelled"), "{recorded}");
+    }
+    // The call ends, too, while the user is asked.
+    let mut terminal = Terminal::start(tinymcp(&["call", "erase_pins", "--", &program("board_server")]));
+    terminal.wait_for("yes or no");
+    send_signal("-INT", &terminal.child);
+    assert_eq!(terminal.end().0, 5);
+    // This server ignores the end of its input and SIGTERM, so closing it after the first signal
+    // takes a while.
+    let pid = folder("second-signal").join("pid");
+    let pid = pid.to_str().unwrap();
+    let script = format!("echo $$ >{pid}; trap '' TERM; {}; while :; do sleep 1; done", server("{}"));
+    let script =
+        script.replace("*'\"notifications/'*) ;;", "*tools/call*) echo called >&2;; *notifications/*) ;;");
+    let words = ["call", "-v", "t", "--protocol", "session", "--", "/bin/sh", "-c", &script];
+    let mut terminal = Terminal::start(tinymcp(&words));
+    terminal.wait_for("called");
+    send_signal("-INT", &terminal.child);
+    terminal.wait_for("notifications/cancelled");
+    send_signal("-INT", &terminal.child);
+    let status = terminal.child.wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(2));
+    let pid = std::fs::read_to_string(pid).unwrap();
+    // A killed process that is not reaped yet has no command line.
+    let command = std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
+    assert!(command.is_empty(), "the server still runs");
 }
 
 #[cfg(unix)]
@@ -684,13 +808,13 @@ fn a_full_standard_error_that_is_never_read_delays_neither_results_nor_the_end()
             .unwrap();
         let (finished, end) = mpsc::channel();
         std::thread::spawn(move || finished.send(asking.wait_with_output().unwrap()));
-        let output = end.recv_timeout(PATIENCE).expect("the program ends");
+        let output = end.recv_timeout(TIMEOUT).expect("the program ends");
         assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(status), status != 0), "{tool}");
     }
 }
 
 #[test]
-fn resources_prompts_and_completion_are_asked_for() {
+fn resources_prompts_and_completions_are_printed() {
     let read = asked(&["read", "gpio://pin/4"], "board_server");
     assert_eq!(read["contents"][0]["uri"], "gpio://pin/4");
     let got = asked(&["get", "diagnose", "symptom=it smells", "component=cpu"], "board_server");
@@ -699,6 +823,20 @@ fn resources_prompts_and_completion_are_asked_for() {
     assert_eq!(found["completion"]["values"], json!(["disk"]));
     let pins = asked(&["complete", "template", "gpio://pin/{pin}", "pin=2"], "board_server");
     assert!(pins["completion"]["values"].as_array().unwrap().contains(&json!("27")), "{pins}");
+}
+
+#[test]
+fn progress_in_a_pipe_is_a_few_lines_and_the_last_one() {
+    let began = std::time::Instant::now();
+    let (code, _, err) = ask(
+        &["call", "blink", "pin=2", "times=100", "intervalMs=10", "--protocol", "session"],
+        "board_server",
+    );
+    // One at the start, one for each quarter of a second, and the last one.
+    let most = 2 + began.elapsed().as_millis() / 250;
+    let lines: Vec<&str> = err.lines().collect();
+    assert!(code == 0 && (2..=most).contains(&(lines.len() as u128)), "{most}: {err}");
+    assert!(lines[0].starts_with("1 of 100") && lines[lines.len() - 1].starts_with("100 of 100"), "{err}");
 }
 
 #[test]
@@ -718,19 +856,28 @@ fn people_read_text_and_progress_is_beside_it() {
     ] {
         assert!(out.contains(words), "{words:?}: {out}");
     }
+    let shown = "load()\n      Shows the load of the machine\n      (page ui://board/gauge)\n";
+    let (_, out, _) = ask(&["list", "--text"], "app_gauge");
+    assert!(out.contains(shown), "{out}");
+    let (_, out, _) = ask(&["info", "load", "--text"], "app_gauge");
+    assert!(out.contains("\n  (page ui://board/gauge)\n"), "{out}");
+    let older = r#""_meta":{"ui/resourceUri":"ui://a\u001b[2J"},"description":"d""#;
+    let script = server("{}").replace(r#""description":"d""#, older);
+    let (_, out, _) = run(&["list", "--text", "--", "/bin/sh", "-c", &script], "");
+    assert!(out.ends_with("      (page ui://a\u{fffd}[2J)\n"), "{out}");
     let (_, out, _) = ask(&["get", "diagnose", "symptom=x", "--text"], "board_server");
     assert!(out.starts_with("user: Something is wrong"), "{out}");
     let (_, out, _) = ask(&["complete", "prompt", "diagnose", "component=", "--text"], "board_server");
     assert_eq!(out, "cpu\ndisk\ngpio\nmemory\n");
-    // What a server wrote does not steer the terminal.
+    // Text of a server does not control the terminal.
     let (_, out, _) = ask(&["call", "echo", r#"{"text":"a\u001b[31mb"}"#, "--text"], "echo_server");
     assert_eq!(out, "a\u{fffd}[31mb\n");
 }
 
-/// A server that tells something as soon as the session is open, and does `last` when it was asked
-/// for log entries.
+/// A server that sends a notification as soon as the session is open, and runs `last` after a
+/// request for log entries.
 fn teller(last: &str) -> String {
-    let tell = concat!(
+    let notify = concat!(
         r#"printf '%s\n' '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}';"#,
         r#"printf '%s\n' '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","logger":"sh","data":"hot"}}'"#,
     );
@@ -738,7 +885,7 @@ fn teller(last: &str) -> String {
     let script = server("{}")
         .replace(
             "*'\"notifications/'*) ;;",
-            &format!("*initialized*) {tell};;\n*setLevel*) {level}; {last};;"),
+            &format!("*initialized*) {notify};;\n*setLevel*) {level}; {last};;"),
         )
         .replace(r#"{"tools":{}}"#, r#"{"tools":{"listChanged":true},"logging":{}}"#);
     assert!(script.contains("list_changed") && script.contains("listChanged"), "the script has changed");
@@ -746,14 +893,14 @@ fn teller(last: &str) -> String {
 }
 
 #[test]
-fn what_is_told_is_printed_until_enough_came() {
+fn watch_prints_events_up_to_the_count() {
     let script = teller(":");
     let (code, out, err) =
         run(&["watch", "--count", "2", "--protocol", "session", "--", "/bin/sh", "-c", &script], "");
-    let told: Vec<Value> = out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let printed: Vec<Value> = out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!((code, err.as_str()), (0, "tinymcp: watching /bin/sh\n"));
     assert_eq!(
-        told,
+        printed,
         [
             json!({"event": "tools"}),
             json!({"event": "log", "level": "warning", "logger": "sh", "data": "hot"})
@@ -831,7 +978,7 @@ mod over_http {
     }
 
     #[test]
-    fn proxy_variables_are_ignored() {
+    fn a_server_on_this_machine_is_reached_without_a_proxy() {
         let board = Board::start();
         // Nothing listens at port 1: a client that used the proxy would fail.
         let proxy = "http://127.0.0.1:1";
@@ -848,4 +995,24 @@ mod over_http {
         assert!(output.status.success(), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("gpio_read"), "{output:?}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_unix_socket_is_a_server_like_a_url() {
+    let path = std::env::temp_dir().join(format!("tinymcp-cli-{}.sock", std::process::id()));
+    let address = format!("unix:{}", path.display());
+    let mut server = tinymcp::Server::new("local", "1.0.0");
+    server.tool(tinymcp::Tool::new("hello"), |_, ()| Ok("hello")).unwrap();
+    let handle = server.handle();
+    let bound = server.http().no_signal_handlers().bind(&address).unwrap();
+    let served = std::thread::spawn(move || bound.serve().unwrap());
+    for words in [&["call", "hello", "--text", &address][..], &["call", "hello", "--text", "--url", &address]]
+    {
+        assert_eq!(run(words, ""), (0, "hello\n".to_owned(), String::new()), "{words:?}");
+    }
+    let (code, out, err) = run(&[&address], "");
+    assert!(code == 0 && out.contains("local"), "{out}{err}");
+    handle.stop();
+    served.join().unwrap();
 }

@@ -1,15 +1,15 @@
-//! The example `board_server` as a child: everything it shows, from the client's side, in both eras.
+//! The example `board_server` as a child process: all its entries, called by a client in both eras.
 
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use tinymcp::{Body, Change, CompletionTarget, ErrorKind, FormResponse, Level, Protocol, json};
+use tinymcp::{Body, Change, CompletionTarget, ElicitResponse, ErrorKind, Level, Protocol, json};
 
-use super::played::{SOON, plain};
+use super::scripted::{TIMEOUT, plain};
 
 #[test]
-fn a_board_is_read_switched_watched_and_asked() {
+fn a_client_uses_all_entries_of_the_board() {
     let tests = std::env::current_exe().unwrap();
     let program = tests.parent().unwrap().with_file_name("examples").join("board_server");
     assert!(program.exists(), "run `cargo build --examples` first");
@@ -20,9 +20,9 @@ fn a_board_is_read_switched_watched_and_asked() {
             .protocol(era)
             .on_change(move |c| change.send(c.clone()).unwrap())
             .on_log(Level::Info, move |entry| log.send(entry.data.as_str().to_owned()).unwrap())
-            .on_form(|form| {
+            .on_elicit(|form| {
                 assert_eq!((form.fields.len(), form.fields[0].required), (1, true));
-                Ok(FormResponse::accept(json!({"sure": true})))
+                Ok(ElicitResponse::accept(json!({"sure": true})))
             })
             .spawn(Command::new(&program))
             .unwrap();
@@ -37,12 +37,12 @@ fn a_board_is_read_switched_watched_and_asked() {
             client.call_tool("gpio_write", json!({"pin": 4, "value": 1})).unwrap().texts(),
             "pin 4 is now 1"
         );
-        assert_eq!(changes.recv_timeout(SOON).unwrap(), Change::Updated("gpio://pin/4".into()));
+        assert_eq!(changes.recv_timeout(TIMEOUT).unwrap(), Change::ResourceUpdated("gpio://pin/4".into()));
         let read = client.read_resource("gpio://pin/4").unwrap();
         assert!(matches!(&read.contents[0].body, Body::Text(text) if text.trim() == "1"), "{read:?}");
         let output = client.call_tool("gpio_read", json!({"pin": 4})).unwrap();
         assert_eq!(output.structured.unwrap().to_doc().root().get("value").unwrap().as_i64(), Some(1));
-        // Arguments that do not fit are an answer for the model, not an error of the protocol.
+        // Invalid arguments are a result for the model, not a protocol error.
         assert!(client.call_tool("gpio_read", json!({"pin": 99})).unwrap().is_error);
 
         let (step, steps) = mpsc::channel();
@@ -52,7 +52,7 @@ fn a_board_is_read_switched_watched_and_asked() {
         let steps: Vec<_> = steps.iter().collect();
         assert_eq!(steps.iter().map(|p| p.done).collect::<Vec<_>>(), [1.0, 2.0, 3.0]);
         assert_eq!(steps[0].message.as_deref(), Some("blink 1 of 3"));
-        assert_eq!(logged.recv_timeout(SOON).unwrap(), "\"blinking pin 5\"");
+        assert_eq!(logged.recv_timeout(TIMEOUT).unwrap(), "\"blinking pin 5\"");
 
         let (step, steps) = mpsc::channel();
         let long = json!({"pin": 6, "times": 100, "intervalMs": 1000});
@@ -67,7 +67,7 @@ fn a_board_is_read_switched_watched_and_asked() {
         assert_eq!(waiting.join().unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
 
         assert_eq!(client.call_tool("erase_pins", json!({})).unwrap().texts(), "all pins are 0");
-        assert_eq!(changes.recv_timeout(SOON).unwrap(), Change::Updated("gpio://pin/4".into()));
+        assert_eq!(changes.recv_timeout(TIMEOUT).unwrap(), Change::ResourceUpdated("gpio://pin/4".into()));
         client.unsubscribe("gpio://pin/4").unwrap();
 
         assert!(client.resources().unwrap().iter().any(|r| r.uri == "board://status"));
@@ -81,6 +81,6 @@ fn a_board_is_read_switched_watched_and_asked() {
         assert_eq!(offered.values, ["disk"]);
         let missing = client.read_resource("board://nothing").unwrap_err();
         assert_eq!(missing.code(), Some(if era == Protocol::Stateless { -32602 } else { -32002 }));
-        assert_eq!((client.in_flight(), client.stats().noise), (0, 0));
+        assert_eq!((client.in_flight(), client.stats().stray_output), (0, 0));
     }
 }

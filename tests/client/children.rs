@@ -1,4 +1,4 @@
-//! Servers that are processes: started, heard, ended, and nothing left of them.
+//! Child processes: start, output, end, and no remains.
 
 use std::io::Write;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tinymcp::{Client, ClientBuilder, ErrorKind, Limits, Protocol, Stderr, json};
 
-use super::played::{SOON, plain};
+use super::scripted::{TIMEOUT, plain};
 
 /// A server in a few lines of shell.
 pub(crate) fn shell(script: &str) -> Command {
@@ -15,7 +15,7 @@ pub(crate) fn shell(script: &str) -> Command {
     command
 }
 
-/// Answers the opening of a session, then goes on with `then`.
+/// Responds to the opening of a session, then continues with `then`.
 pub(crate) fn session(then: &str) -> Command {
     shell(&format!(
         r#"read -r open
@@ -30,10 +30,10 @@ pub(crate) fn legacy() -> ClientBuilder {
     plain().protocol(Protocol::Session)
 }
 
-/// Times that a test can wait for.
+/// Limits with short times.
 fn impatient() -> Limits {
     let mut limits = Limits::default();
-    limits.child_exit = Duration::from_millis(100);
+    limits.client.child_exit = Duration::from_millis(100);
     limits
 }
 
@@ -48,16 +48,16 @@ pub(crate) fn threads() -> usize {
     names.filter(|name| name.starts_with("mcp-")).count()
 }
 
-/// Whether a process of this number is there, zombies included.
+/// Returns whether a process with this id exists, zombies included.
 fn is_there(pid: u32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
-fn pid_said_by(client: &Client) -> u32 {
+fn pid_reported_by(client: &Client) -> u32 {
     client.server().name.parse().expect("the server is called by its number")
 }
 
-/// A server that is called by its process number.
+/// A server that reports its process id as its name.
 pub(crate) fn numbered(then: &str) -> Command {
     shell(&format!(
         r#"read -r open
@@ -69,15 +69,15 @@ read -r ready
 }
 
 #[test]
-fn a_program_that_is_not_there_is_an_error_at_once() {
+fn a_missing_program_is_an_error_at_once() {
     let error = plain().spawn(Command::new("/no/such/program")).unwrap_err();
-    // The emulator gives a child a copy of the memory that posix_spawn wants to share with it, and so loses word
-    // of the failure: there, the program starts and is gone.
+    // The emulator copies the memory that posix_spawn shares with the child, so the parent does not see the
+    // failure: there, the program starts and ends.
     let emulated = std::env::var_os("TEST_EMULATED").is_some();
     assert_eq!(error.kind(), if emulated { ErrorKind::Closed } else { ErrorKind::Io });
 }
 
-/// Starts a server that ends with `end`; gives the error, and how often it was started.
+/// Starts a server that ends with `end`. Returns the error and the number of starts.
 fn starts(name: &str, end: &str) -> (String, usize) {
     let log = std::env::temp_dir().join(format!("tinymcp-starts-{}-{name}", std::process::id()));
     let script = format!("echo started >>'{}'; {end}", log.display());
@@ -89,14 +89,14 @@ fn starts(name: &str, end: &str) -> (String, usize) {
 }
 
 #[test]
-fn a_server_that_ends_unasked_is_reported_with_its_last_words_and_not_started_twice() {
+fn a_server_that_exits_early_is_reported_with_its_stderr_and_started_once() {
     let (text, started) = starts("unasked", "echo 'cannot find the board' >&2; exit 3");
     assert!(text.contains("status 3") && text.contains("cannot find the board"), "{text}");
     assert_eq!(started, 1, "{text}");
 }
 
 #[test]
-fn a_server_that_ends_on_every_question_is_started_twice_and_the_error_says_so() {
+fn a_server_that_exits_at_every_request_is_started_twice_and_reported() {
     let (text, started) = starts("asked", "read -r question; echo 'no such board' >&2; exit 4");
     assert!(text.contains("started again") && text.contains("status 4"), "{text}");
     assert!(text.contains("no such board"), "{text}");
@@ -104,8 +104,8 @@ fn a_server_that_ends_on_every_question_is_started_twice_and_the_error_says_so()
 }
 
 #[test]
-fn a_server_that_dies_of_the_first_question_is_greeted_in_the_older_way() {
-    // Ends on anything but the opening of a session.
+fn a_server_that_exits_at_the_probe_gets_initialize() {
+    // Ends at any request but the opening of a session.
     let client = plain()
         .spawn(shell(
             r#"read -r open
@@ -120,7 +120,7 @@ cat >/dev/null"#,
 }
 
 #[test]
-fn the_death_of_a_server_wakes_everybody_with_the_reason() {
+fn the_end_of_a_server_wakes_all_callers_with_the_reason() {
     let client = legacy().spawn(session("read -r one; read -r two; kill -9 $$")).unwrap();
     let (first, second) = (client.clone(), client.clone());
     let calls = [first, second]
@@ -134,21 +134,21 @@ fn the_death_of_a_server_wakes_everybody_with_the_reason() {
     assert_eq!(client.in_flight(), 0);
 }
 
-/// Ends the process that wrote its number there.
+/// Ends the process that wrote its id to this file.
 fn end_holder(log: &std::path::Path) {
     let number = std::fs::read_to_string(log).unwrap();
     std::fs::remove_file(log).unwrap();
-    // One that ended by itself is no fault: the noisy one does when nobody reads.
+    // The process may have ended by itself, like the noisy server whose output is not read.
     let _ = Command::new("kill").args(["-9", number.trim()]).stderr(std::process::Stdio::null()).status();
 }
 
 #[test]
-fn what_a_dead_server_leaves_running_keeps_nobody_waiting() {
-    // What it started is in a group of its own and holds its output, silent or not.
+fn processes_that_outlive_a_server_do_not_block_callers() {
+    // Its child has its own process group and holds the output open, silent or not.
     for (n, then, answers) in [
         (0, "sleep 600", false),
         (1, "sh -c 'while echo noise; do :; done'", false),
-        // Said before it died: still an answer.
+        // A response that was written before the process ended still counts.
         (2, "sleep 600", true),
     ] {
         let log = std::env::temp_dir().join(format!("tinymcp-holder-{}-{n}", std::process::id()));
@@ -163,10 +163,10 @@ fn what_a_dead_server_leaves_running_keeps_nobody_waiting() {
         );
         let client = legacy().stderr(Stderr::Piped).spawn(session(&script)).unwrap();
         let began = Instant::now();
-        let answer = client.request_tool("x", json!({})).timeout(SOON * 3).wait();
+        let answer = client.request_tool("x", json!({})).timeout(TIMEOUT * 3).wait();
         let last = client.call_tool("x", json!({})).unwrap_err();
         end_holder(&log);
-        assert!(began.elapsed() < SOON, "{then}: {:?}", began.elapsed());
+        assert!(began.elapsed() < TIMEOUT, "{then}: {:?}", began.elapsed());
         assert_eq!(answer.is_ok(), answers, "{then}: {answer:?}");
         for error in [Some(last), answer.err()].into_iter().flatten() {
             assert_eq!(error.kind(), ErrorKind::Closed, "{then}: {error}");
@@ -179,21 +179,21 @@ fn what_a_dead_server_leaves_running_keeps_nobody_waiting() {
 #[test]
 fn a_server_exits_by_itself_when_its_input_ends() {
     let client = legacy().spawn(numbered("cat >/dev/null; exit 0")).unwrap();
-    let pid = pid_said_by(&client);
+    let pid = pid_reported_by(&client);
     assert!(is_there(pid));
     client.close();
     assert!(!is_there(pid), "it was reaped");
 }
 
-/// Set for the process that runs [`strays`] and nothing else.
+/// Set for the process that runs only [`strays`].
 const STRAYS: &str = "TEST_STRAYS";
 
 #[test]
-fn a_server_that_went_to_another_group_is_made_to_exit_as_well() {
+fn a_server_in_another_process_group_is_ended_as_well() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "children::strays", "--nocapture"]).env(STRAYS, "1");
     let client = legacy().limits(impatient()).spawn(command).unwrap();
-    let pid = pid_said_by(&client);
+    let pid = pid_reported_by(&client);
     assert!(is_there(pid));
     drop(client);
     assert!(!is_there(pid));
@@ -214,7 +214,7 @@ fn strays() {
     let result = serde_json::json!({
         "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": name, "version": "1"},
     });
-    // A line of its own: the test's name stands on this one.
+    // A new line: the current one has the test's name.
     let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result});
     writeln!(std::io::stdout(), "\n{answer}").unwrap();
     loop {
@@ -223,26 +223,26 @@ fn strays() {
 }
 
 #[test]
-fn a_server_that_does_not_exit_is_made_to_and_its_children_too() {
+fn a_server_that_does_not_exit_is_ended_with_its_children() {
     for stubborn in [
-        // Ends on SIGTERM only; ends on nothing; leaves a child behind that ends on nothing.
+        // Ends at SIGTERM only; ignores all signals; leaves a child that ignores all signals.
         "while :; do sleep 10 & wait; done",
         "trap '' TERM; while :; do sleep 10; done",
         "sh -c 'trap \"\" TERM; while :; do sleep 10; done' & exec cat >/dev/null",
     ] {
         let client = legacy().limits(impatient()).spawn(numbered(stubborn)).unwrap();
-        let pid = pid_said_by(&client);
+        let pid = pid_reported_by(&client);
         let before = std::time::Instant::now();
         drop(client);
-        assert!(before.elapsed() < SOON, "{stubborn}");
+        assert!(before.elapsed() < TIMEOUT, "{stubborn}");
         assert!(!is_there(pid), "{stubborn}");
         assert!(group_is_empty(pid), "{stubborn}");
     }
 }
 
-/// Whether nothing of this process group is left but what is being buried.
+/// Returns whether this process group has no process, except those that are being reaped.
 fn group_is_empty(group: u32) -> bool {
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let left = std::fs::read_dir("/proc").unwrap().filter_map(|p| {
             let stat = std::fs::read_to_string(p.ok()?.path().join("stat")).ok()?;
@@ -261,10 +261,10 @@ fn group_is_empty(group: u32) -> bool {
 }
 
 #[test]
-fn stray_output_is_told_and_skipped_and_never_answered() {
-    let (tell, told) = std::sync::mpsc::channel();
+fn stray_output_is_reported_and_skipped_without_a_response() {
+    let (sender, receiver) = std::sync::mpsc::channel();
     let client = legacy()
-        .on_noise(move |line| tell.send(line.to_owned()).unwrap())
+        .on_stray_output(move |line| sender.send(line.to_owned()).unwrap())
         .spawn(session(
             r#"read -r call
 id=${call#*'"id":'}; id=${id%%,*}
@@ -277,13 +277,13 @@ cat >/dev/null"#,
         ))
         .unwrap();
     assert_eq!(client.call_tool("x", json!({})).unwrap().texts(), "ok");
-    assert_eq!(told.recv_timeout(SOON).unwrap(), "Listening on port 80");
-    assert_eq!(told.recv_timeout(SOON).unwrap(), "{\"level\":\"info\"}");
-    assert_eq!(client.stats().noise, 2);
+    assert_eq!(receiver.recv_timeout(TIMEOUT).unwrap(), "Listening on port 80");
+    assert_eq!(receiver.recv_timeout(TIMEOUT).unwrap(), "{\"level\":\"info\"}");
+    assert_eq!(client.stats().stray_output, 2);
 }
 
 #[test]
-fn a_server_that_does_not_read_holds_nobody_past_the_deadline() {
+fn a_server_that_does_not_read_blocks_no_caller_past_its_deadline() {
     let client = legacy().limits(impatient()).spawn(session("sleep 1000")).unwrap();
     let large = "x".repeat(1 << 20);
     for _ in 0..3 {
@@ -298,14 +298,14 @@ fn a_server_that_does_not_read_holds_nobody_past_the_deadline() {
 }
 
 #[test]
-fn what_a_full_pipe_held_back_arrives_whole_when_the_server_reads_on() {
-    // Reads nothing until the caller gave up, then everything: the length of each line comes back.
+fn a_request_blocked_by_a_full_pipe_arrives_whole_when_the_server_reads() {
+    // Reads nothing until the caller has given up, then everything, and responds with the length of each line.
     let fifo = std::env::temp_dir().join(format!("tinymcp-client-{}", std::process::id()));
     let path = fifo.to_str().unwrap();
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let client = legacy()
-        .on_noise(move |line| tell.send(line.to_owned()).unwrap())
+        .on_stray_output(move |line| sender.send(line.to_owned()).unwrap())
         .spawn(session(&format!(
             r#"read -r go <{path}
 while read -r line; do echo "${{#line}}"; done"#
@@ -315,18 +315,18 @@ while read -r line; do echo "${{#line}}"; done"#
     let call = client.request_tool("x", json!({"text": large.as_str()})).timeout(Duration::from_millis(30));
     assert_eq!(call.wait().unwrap_err().kind(), ErrorKind::Timeout);
     std::fs::write(path, "go\n").unwrap();
-    let request: usize = told.recv_timeout(SOON).unwrap().parse().unwrap();
+    let request: usize = receiver.recv_timeout(TIMEOUT).unwrap().parse().unwrap();
     assert!(request > 300_000, "the whole request, then its cancellation");
-    let cancelled: usize = told.recv_timeout(SOON).unwrap().parse().unwrap();
+    let cancelled: usize = receiver.recv_timeout(TIMEOUT).unwrap().parse().unwrap();
     assert!(cancelled < 200, "{cancelled}");
     client.close();
     std::fs::remove_file(path).unwrap();
 }
 
 #[test]
-fn the_end_of_stderr_is_kept_however_much_there_is() {
+fn only_the_end_of_a_long_stderr_is_kept() {
     let mut limits = impatient();
-    limits.stderr_bytes = 1000;
+    limits.client.stderr_bytes = 1000;
     let client = legacy()
         .limits(limits)
         .stderr(Stderr::Piped)
@@ -347,7 +347,7 @@ read -r call; exit 1"#,
 }
 
 #[test]
-fn a_server_that_exits_in_the_middle_of_an_answer_is_gone() {
+fn a_server_that_exits_within_a_response_ends_the_call() {
     let client = legacy()
         .spawn(session(
             r#"read -r call
@@ -359,11 +359,11 @@ exit 4"#,
     let error = client.call_tool("x", json!({})).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
     assert!(error.to_string().contains("status 4"), "{error}");
-    assert_eq!(client.stats().noise, 1, "half a line is no message");
+    assert_eq!(client.stats().stray_output, 1, "half a line is not a message");
 }
 
 #[test]
-fn an_endless_line_costs_the_call_its_time() {
+fn an_endless_line_ends_the_call_at_its_deadline() {
     let mut limits = impatient();
     limits.frame_bytes = 100_000;
     let client = legacy()

@@ -1,33 +1,36 @@
-//! Every row of the detection matrix: what a server answers to the first question, and what is made
-//! of it. Nothing of the modern era may be in what a session's server is told.
+//! Every row of the detection matrix: the response of a server to the probe, and the result of the
+//! detection. Messages to a session's server must contain nothing of the modern era.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tinymcp::{Client, Error, ErrorKind, Limits, Protocol};
 
-use super::played::{Played, SOON, plain, quick};
+use super::scripted::{ScriptedPeer, TIMEOUT, plain, quick};
 
-/// Connects to a server that behaves so, and is waited for as long as it takes.
-fn meet(era: Option<Protocol>, server: impl FnOnce(&Played) + Send + 'static) -> Result<Client, Error> {
+/// Connects to a scripted server, without a short deadline.
+fn connect_to(
+    era: Option<Protocol>,
+    server: impl FnOnce(&ScriptedPeer) + Send + 'static,
+) -> Result<Client, Error> {
     let mut limits = quick();
-    limits.probe_timeout = SOON;
-    meet_with(limits, era, server)
+    limits.client.probe_timeout = TIMEOUT;
+    connect_with(limits, era, server)
 }
 
-/// Connects to a server that does not answer the first question.
-fn meet_silent(server: impl FnOnce(&Played) + Send + 'static) -> Result<Client, Error> {
-    meet_with(quick(), None, server)
+/// Connects to a server that does not respond to the probe.
+fn connect_to_silent(server: impl FnOnce(&ScriptedPeer) + Send + 'static) -> Result<Client, Error> {
+    connect_with(quick(), None, server)
 }
 
-fn meet_with(
+fn connect_with(
     limits: Limits,
     era: Option<Protocol>,
-    server: impl FnOnce(&Played) + Send + 'static,
+    server: impl FnOnce(&ScriptedPeer) + Send + 'static,
 ) -> Result<Client, Error> {
-    let (link, played) = Played::new();
-    // The link ends with the last word of the server.
-    let serving = std::thread::spawn(move || server(&played));
+    let (link, scripted) = ScriptedPeer::new();
+    // The link ends with the last message of the server.
+    let serving = std::thread::spawn(move || server(&scripted));
     let mut builder = plain().limits(limits);
     if let Some(era) = era {
         builder = builder.protocol(era);
@@ -37,9 +40,9 @@ fn meet_with(
     client
 }
 
-/// The first question, which must say everything a modern request says.
-fn probed(server: &Played) -> Value {
-    let message = server.hear();
+/// The probe, which must have all members of a modern request.
+fn probed(server: &ScriptedPeer) -> Value {
+    let message = server.receive();
     assert_eq!(message["method"], "server/discover");
     let meta = &message["params"]["_meta"];
     assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
@@ -48,9 +51,9 @@ fn probed(server: &Played) -> Value {
     message["id"].clone()
 }
 
-/// The opening of a session, word by word.
-fn opened(server: &Played, version: &str) -> Value {
-    let message = server.hear();
+/// The opening of a session, compared as a whole.
+fn opened(server: &ScriptedPeer, version: &str) -> Value {
+    let message = server.receive();
     let id = message["id"].clone();
     assert_eq!(
         message,
@@ -60,18 +63,18 @@ fn opened(server: &Played, version: &str) -> Value {
     id
 }
 
-fn session(server: &Played, id: &Value, version: &str) {
+fn session(server: &ScriptedPeer, id: &Value, version: &str) {
     server.answer(
         id,
         json!({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}),
     );
-    let ready = server.hear();
+    let ready = server.receive();
     assert_eq!(ready, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), "nothing modern");
 }
 
 #[test]
 fn a_description_means_modern() {
-    let client = meet(None, |server| {
+    let client = connect_to(None, |server| {
         let id = probed(server);
         server.answer(&id, json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
             "instructions": "be kind", "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "m", "version": "3"}}}));
@@ -83,12 +86,12 @@ fn a_description_means_modern() {
         (Protocol::Stateless, "m", "3")
     );
     assert_eq!(info.instructions.as_deref(), Some("be kind"));
-    assert!(info.offer.tools && !info.offer.prompts);
+    assert!(info.capabilities.tools && !info.capabilities.prompts);
 }
 
 #[test]
 fn a_description_from_before_the_final_revision_names_the_server_in_its_body() {
-    let client = meet(None, |server| {
+    let client = connect_to(None, |server| {
         let id = probed(server);
         server.answer(&id, json!({"supportedVersions": ["2026-07-28", "2025-11-25"], "capabilities": {}, "serverInfo": {"name": "b", "version": "1"}}));
     })
@@ -103,7 +106,7 @@ fn errors_of_the_modern_era_mean_modern() {
         (-32021, json!({"requiredCapabilities": {"roots": {}}})),
         (-32020, Value::Null),
     ] {
-        let client = meet(None, move |server| {
+        let client = connect_to(None, move |server| {
             let id = probed(server);
             server.say(
                 json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no", "data": data}}),
@@ -117,7 +120,7 @@ fn errors_of_the_modern_era_mean_modern() {
 fn any_other_error_means_a_session() {
     // The codes of pre-release drafts prove nothing either.
     for code in [-32601, -32602, -32600, -32603, -32000, -32001, -32003, -32004, 7, -1] {
-        let client = meet(None, move |server| {
+        let client = connect_to(None, move |server| {
             let id = probed(server);
             server.refuse(&id, code, "what?");
             let id = opened(server, "2025-11-25");
@@ -128,9 +131,9 @@ fn any_other_error_means_a_session() {
 }
 
 #[test]
-fn an_answer_that_describes_nothing_means_a_session() {
+fn a_response_without_a_description_means_a_session() {
     for result in [json!({}), json!({"tools": []}), json!({"supportedVersions": "2026-07-28"})] {
-        let client = meet(None, move |server| {
+        let client = connect_to(None, move |server| {
             let id = probed(server);
             server.answer(&id, result);
             let id = opened(server, "2025-11-25");
@@ -141,8 +144,8 @@ fn an_answer_that_describes_nothing_means_a_session() {
 }
 
 #[test]
-fn an_error_that_names_no_request_is_about_the_first_question() {
-    let client = meet(None, |server| {
+fn an_error_without_an_id_belongs_to_the_probe() {
+    let client = connect_to(None, |server| {
         probed(server);
         server
             .say(json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse error"}}));
@@ -153,8 +156,8 @@ fn an_error_that_names_no_request_is_about_the_first_question() {
 }
 
 #[test]
-fn silence_means_a_session_and_a_late_answer_is_dropped() {
-    let (link, server) = Played::new();
+fn silence_means_a_session_and_a_late_response_is_dropped() {
+    let (link, server) = ScriptedPeer::new();
     let serving = std::thread::spawn(move || {
         let probe = probed(&server);
         let id = opened(&server, "2025-11-25");
@@ -172,8 +175,8 @@ fn silence_means_a_session_and_a_late_answer_is_dropped() {
 }
 
 #[test]
-fn a_slow_modern_server_is_found_out_although_it_was_taken_for_an_old_one() {
-    let client = meet_silent(|server| {
+fn a_slow_modern_server_is_detected_after_initialize() {
+    let client = connect_to_silent(|server| {
         let probe = probed(server);
         let id = opened(server, "2025-11-25");
         server.answer(&probe, json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}));
@@ -183,9 +186,9 @@ fn a_slow_modern_server_is_found_out_although_it_was_taken_for_an_old_one() {
 }
 
 #[test]
-fn a_server_that_names_older_revisions_is_asked_for_the_newest_of_them() {
+fn the_newest_of_the_older_revisions_of_a_server_is_requested() {
     let data = json!({"supported": ["2024-11-05", "2025-06-18", "2099-01-01"], "requested": "2026-07-28"});
-    let client = meet(None, move |server| {
+    let client = connect_to(None, move |server| {
         let id = probed(server);
         server.say(
             json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32022, "message": "no", "data": data}}),
@@ -197,8 +200,8 @@ fn a_server_that_names_older_revisions_is_asked_for_the_newest_of_them() {
 }
 
 #[test]
-fn a_server_that_speaks_nothing_known_is_an_error_that_names_what_it_speaks() {
-    let error = meet(None, |server| {
+fn a_server_of_unknown_revisions_is_an_error_that_names_them() {
+    let error = connect_to(None, |server| {
         let id = probed(server);
         server.answer(&id, json!({"supportedVersions": ["2099-01-01"], "capabilities": {}}));
     })
@@ -210,7 +213,7 @@ fn a_server_that_speaks_nothing_known_is_an_error_that_names_what_it_speaks() {
 #[test]
 fn a_session_in_an_unknown_revision_is_refused() {
     for version in ["2026-07-28", "2024-01-01", ""] {
-        let error = meet(Some(Protocol::Session), move |server| {
+        let error = connect_to(Some(Protocol::Session), move |server| {
             let id = opened(server, "2025-11-25");
             server.answer(&id, json!({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}));
         })
@@ -220,14 +223,14 @@ fn a_session_in_an_unknown_revision_is_refused() {
 }
 
 #[test]
-fn a_client_of_one_era_says_so_instead_of_falling_back() {
-    let error = meet(Some(Protocol::Stateless), |server| {
+fn a_client_of_one_era_fails_instead_of_falling_back() {
+    let error = connect_to(Some(Protocol::Stateless), |server| {
         let id = probed(server);
         server.refuse(&id, -32601, "Method not found");
     })
     .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PeerIncompatible);
-    let error = meet(Some(Protocol::Session), |server| {
+    let error = connect_to(Some(Protocol::Session), |server| {
         let id = opened(server, "2025-11-25");
         server.refuse(&id, -32602, "Missing _meta field (this server speaks 2026-07-28)");
     })
@@ -238,10 +241,10 @@ fn a_client_of_one_era_says_so_instead_of_falling_back() {
 
 #[test]
 fn a_chosen_era_is_waited_for_longer_than_one_that_is_guessed() {
-    let client = meet_with(quick(), Some(Protocol::Stateless), |server| {
+    let client = connect_with(quick(), Some(Protocol::Stateless), |server| {
         let id = probed(server);
-        // Much longer than silence lasts that means something.
-        assert_eq!(server.end.receive(quick().probe_timeout * 5), None);
+        // Much longer than the silence that selects an era.
+        assert_eq!(server.end.receive(quick().client.probe_timeout * 5), None);
         server.answer(&id, json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}));
     });
     assert_eq!(client.unwrap().protocol(), Protocol::Stateless);
@@ -249,7 +252,7 @@ fn a_chosen_era_is_waited_for_longer_than_one_that_is_guessed() {
 
 #[test]
 fn a_server_that_ends_and_cannot_be_started_again_is_reported() {
-    let error = meet(None, |server| {
+    let error = connect_to(None, |server| {
         probed(server);
     })
     .unwrap_err();
@@ -258,10 +261,10 @@ fn a_server_that_ends_and_cannot_be_started_again_is_reported() {
 
 #[test]
 fn a_ping_before_the_session_is_open_is_answered() {
-    let client = meet(Some(Protocol::Session), |server| {
+    let client = connect_to(Some(Protocol::Session), |server| {
         let id = opened(server, "2025-11-25");
         server.say(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}));
-        assert_eq!(server.hear(), json!({"jsonrpc": "2.0", "id": "p", "result": {}}));
+        assert_eq!(server.receive(), json!({"jsonrpc": "2.0", "id": "p", "result": {}}));
         session(server, &id, "2025-11-25");
     });
     assert!(client.is_ok());
@@ -269,11 +272,11 @@ fn a_ping_before_the_session_is_open_is_answered() {
 
 #[test]
 fn the_opening_of_a_session_is_never_cancelled() {
-    let (link, played) = Played::new();
+    let (link, scripted) = ScriptedPeer::new();
     let mut limits = quick();
-    limits.call_timeout = Duration::from_millis(30);
+    limits.client.call_timeout = Duration::from_millis(30);
     let error = plain().limits(limits).protocol(Protocol::Session).over(link).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    opened(&played, "2025-11-25");
-    assert_eq!(played.end.receive(SOON), None, "the end, and no cancellation before it");
+    opened(&scripted, "2025-11-25");
+    assert_eq!(scripted.end.receive(TIMEOUT), None, "the end, and no cancellation before it");
 }

@@ -1,51 +1,67 @@
-//! Clients: what they say to servers of either era, what they make of what comes back, and that
-//! every call ends.
+//! Clients: requests to servers of both eras, handling of their responses, and the end of every call.
 //!
-//! | module | what it shows |
+//! | module | subject |
 //! |---|---|
-//! | `output` | structured results that are not what their tools promise |
-//! | `own` | everything a server of this library offers, in both eras |
+//! | `output` | structured results that do not match the output schema |
+//! | `own_server` | everything a server of this library offers, in both eras |
 //! | `detect` | every row of the detection matrix |
-//! | `wire` | frames word by word, against a server played by hand |
-//! | `questions` | what such a server asks back |
-//! | `capabilities` | requests for what a server did not declare, and refusals that name what |
-//! | `oversized` | answers beyond the limits of a message, and one deadline over both probes |
+//! | `wire` | exact frames, against a scripted server |
+//! | `questions` | requests of such a server to the client |
+//! | `capabilities` | requests that need an undeclared capability, and errors that name it |
+//! | `oversized` | responses beyond the limits of a message, and one deadline over both probes |
 //! | `broken` | servers that break the rules |
-//! | `children` | processes: their start, their noise, their end |
+//! | `children` | child processes: start, stray output, end |
 //! | `board` | the example `board_server`, in both eras |
-//! | `large` | that what servers send is bounded in bytes |
-//! | `left` | that nothing is left of a connection |
-//! | `storm` | servers that never stop saying something |
+//! | `large` | bounds in bytes for everything that servers send |
+//! | `leftovers` | no thread, process or descriptor remains after a connection |
+//! | `floods` | servers that send without end |
 //! | `race` | many threads, cancellation and deadlines on one connection |
-//! | `turns` | that a caller may read for itself, whatever else happens |
-//! | `mixed` | all of that at once, by many threads |
-//! | `task` | calls that a server makes tasks of |
-//! | `promises` | equal ids of several clients, and listeners that use their client |
-//! | `wide` | times, steps and codes beyond 32 bits |
-#![cfg(unix)]
+//! | `caller_reads` | callers that read their own response |
+//! | `mixed` | all of these together, by many threads |
+//! | `extension` | extensions of the protocol, in both eras |
+//! | `apps` | pages of tools, and hosts that show them |
+//! | `skills` | folders of skills, and entries that a client must reject |
+//! | `task` | calls for which a server creates tasks |
+//! | `programs` | child processes on every system: programs with one role each |
+//! | `guarantees` | equal ids of several clients, and listeners that use their client |
+//! | `beyond_32_bits` | times, steps and codes beyond 32 bits |
+
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[cfg(feature = "extensions")]
+mod apps;
+mod beyond_32_bits;
 #[cfg(target_os = "linux")]
 mod board;
 mod broken;
+#[cfg(unix)]
+mod caller_reads;
 mod capabilities;
+#[cfg(unix)]
 mod children;
 mod detect;
+#[cfg(feature = "extensions")]
+mod extension;
+#[cfg(unix)]
+mod floods;
+mod guarantees;
 mod large;
-mod left;
+#[cfg(unix)]
+mod leftovers;
 mod mixed;
 #[cfg(feature = "schema")]
 mod output;
 mod oversized;
-mod own;
-mod played;
-mod promises;
+mod own_server;
+mod programs;
 mod questions;
 mod race;
-mod storm;
+mod scripted;
+#[cfg(all(unix, feature = "skills"))]
+mod skills;
+#[path = "../fixtures/socket_pair.rs"]
+mod socket_pair;
 #[path = "../fixtures/strict_input.rs"]
 mod strict_input;
 mod task;
-mod turns;
-mod wide;
 mod wire;

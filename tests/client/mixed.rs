@@ -1,7 +1,7 @@
-//! Everything that a connection to a child is used for, by sixteen threads at once and at random: every call ends exactly
-//! once, as it must, and nothing is left.
+//! All uses of a connection to a child, by sixteen threads at random: every call ends exactly once with the right
+//! outcome, and nothing is left.
 //!
-//! As long as `race` says.
+//! The environment variables of `race` set the number of calls.
 
 use std::io::Write;
 use std::process::Command;
@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Call, Client, Context, Error, Form, FormResponse, Level, Limits, Link, Protocol, Server, Tool, ToolError,
-    ToolOutput, json,
+    Call, Client, Context, ElicitResponse, Error, Form, Level, Limits, Link, Protocol, Server, Tool,
+    ToolError, ToolOutput, json,
 };
 
-use super::played::{SOON, plain};
-use super::race::{self, Dice, THREADS, at_once, calls};
+use super::race::{self, Random, THREADS, at_once, calls};
+use super::scripted::{TIMEOUT, plain};
 use super::strict_input::StrictInput;
 
 tinymcp::record! {
@@ -35,10 +35,10 @@ fn serves() {
     if std::env::var_os(SERVER).is_none() {
         return;
     }
-    // A line of its own: the test's name stands on this one.
+    // A new line: the current one has the test's name.
     std::io::stdout().write_all(b"\n").unwrap();
     let mut server = Server::new("mixed", "1");
-    // However slow everything is, a call that the client ends is not ended here before.
+    // No deadline: only the client ends calls.
     let mut limits = Limits::default();
     limits.handler_deadline = Duration::ZERO;
     server.logging().limits(limits);
@@ -59,7 +59,7 @@ fn serves() {
         .unwrap()
         .tool(Tool::new("waits"), |ctx, echo: Echo| {
             // Ends as soon as it is cancelled.
-            ctx.wait(SOON * 3)?;
+            ctx.wait(TIMEOUT * 3)?;
             Ok(echo.text)
         })
         .unwrap();
@@ -67,16 +67,16 @@ fn serves() {
     std::process::exit(0);
 }
 
-/// What the calls came to, and the handlers heard.
+/// Outcomes of the calls, and events of the handlers.
 #[derive(Default)]
 struct Tally {
     calls: race::Tally,
-    /// Calls of `news` that were answered.
+    /// Calls of `news` with a response.
     news: AtomicU64,
-    told: AtomicU64,
+    notifications: AtomicU64,
 }
 
-/// Looks at a call again and again until it is over.
+/// Polls a call until it is over.
 fn look(mut call: Call<ToolOutput>, pause: Duration) -> Result<ToolOutput, Error> {
     loop {
         if let Some(outcome) = call.wait_until(Instant::now() + pause) {
@@ -97,12 +97,12 @@ fn cancelled_elsewhere(call: Call<ToolOutput>, spins: u64) -> Result<ToolOutput,
     outcome
 }
 
-fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
+fn one_call(client: &Client, random: &mut Random, text: &str, tally: &Tally) {
     let prepare = |tool: &str| client.request_tool(tool, json!({"text": text}));
-    let short = Duration::from_micros(dice.roll(2_000));
-    let outcome = match dice.roll(12) {
+    let short = Duration::from_micros(random.below(2_000));
+    let outcome = match random.below(12) {
         0 => prepare("echo").timeout(short).wait(),
-        1 => cancelled_elsewhere(prepare("echo").start().unwrap(), dice.roll(3_000)),
+        1 => cancelled_elsewhere(prepare("echo").start().unwrap(), random.below(3_000)),
         2 => {
             let first = prepare("steps").start().unwrap();
             let second = client.request_tool("echo", json!({"text": "second"})).start().unwrap();
@@ -110,19 +110,19 @@ fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
             first.wait()
         }
         3 => {
-            let tool = if dice.roll(2) == 0 { "echo" } else { "waits" };
+            let tool = if random.below(2) == 0 { "echo" } else { "waits" };
             drop(prepare(tool).start().unwrap());
             tally.calls.cancelled.fetch_add(1, Ordering::Relaxed);
             return;
         }
         4 => {
             let steps = Arc::new(AtomicU64::new(0));
-            let heard = Arc::clone(&steps);
-            let hear = move |step: tinymcp::Progress| {
-                let before = heard.swap(step.done as u64, Ordering::Relaxed);
+            let last = Arc::clone(&steps);
+            let on_progress = move |step: tinymcp::Progress| {
+                let before = last.swap(step.done as u64, Ordering::Relaxed);
                 assert!(before < step.done as u64, "steps go forward");
             };
-            let outcome = prepare("steps").on_progress(hear).wait();
+            let outcome = prepare("steps").on_progress(on_progress).wait();
             assert_eq!(steps.load(Ordering::Relaxed), 3);
             outcome
         }
@@ -134,8 +134,8 @@ fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
         6 => prepare("asks").wait(),
         7 => prepare("asks").timeout(short).wait(),
         8 => prepare("waits").timeout(short).wait(),
-        9 => cancelled_elsewhere(prepare("waits").start().unwrap(), dice.roll(30_000)),
-        10 => look(prepare("echo").start().unwrap(), Duration::from_micros(dice.roll(3) * 50)),
+        9 => cancelled_elsewhere(prepare("waits").start().unwrap(), random.below(30_000)),
+        10 => look(prepare("echo").start().unwrap(), Duration::from_micros(random.below(3) * 50)),
         _ => prepare("echo").wait(),
     };
     tally.calls.count(outcome, text);
@@ -145,32 +145,32 @@ fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
 fn sixteen_threads_do_everything_in_both_eras() {
     for era in [Protocol::Stateless, Protocol::Session] {
         let tally = Arc::new(Tally::default());
-        let heard = Arc::clone(&tally);
+        let counted = Arc::clone(&tally);
         let mut server = Command::new(std::env::current_exe().unwrap());
         server.args(["--exact", "mixed::serves", "--nocapture", "--test-threads=1"]).env(SERVER, "1");
         let client = plain()
             .limits(Limits::default())
             .protocol(era)
-            .on_form(|_| Ok(FormResponse::decline()))
+            .on_elicit(|_| Ok(ElicitResponse::decline()))
             .on_log(Level::Info, move |_| {
-                heard.told.fetch_add(1, Ordering::Relaxed);
+                counted.notifications.fetch_add(1, Ordering::Relaxed);
             })
             .spawn(server)
             .unwrap();
-        let noise = client.stats().noise;
+        let stray = client.stats().stray_output;
         let each = calls() / 2 / THREADS;
         at_once(&client, &tally, each, one_call);
         let [answered, late, cancelled] = tally.calls.counts();
         assert_eq!(answered + late + cancelled, each * THREADS, "each ended once");
         assert!(late > 0 && cancelled > 0);
-        // What was said before an answer has been read by now, and is told soon.
-        let heard = || tally.told.load(Ordering::Relaxed) + client.stats().dropped;
-        let (news, until) = (tally.news.load(Ordering::Relaxed), Instant::now() + SOON);
-        while heard() < news && Instant::now() < until {
+        // Notifications before a response have been read by now, and are delivered soon.
+        let handled = || tally.notifications.load(Ordering::Relaxed) + client.stats().dropped;
+        let (news, until) = (tally.news.load(Ordering::Relaxed), Instant::now() + TIMEOUT);
+        while handled() < news && Instant::now() < until {
             std::thread::yield_now();
         }
-        assert!(heard() >= news);
-        assert_eq!((client.in_flight(), client.stats().noise), (0, noise));
+        assert!(handled() >= news);
+        assert_eq!((client.in_flight(), client.stats().stray_output), (0, stray));
         client.close();
     }
 }

@@ -1,11 +1,11 @@
-//! Structured results and what their tools promise of them: checked where the schema is known.
+//! Structured results and the output schemas of their tools: checked if the schema is known.
 
 use std::sync::mpsc;
 
 use serde_json::{Value, json};
 use tinymcp::{Change, Client, ClientBuilder, Error, ErrorKind, Protocol, ToolOutput, json as ours};
 
-use super::played::{Played, SOON, connected, plain};
+use super::scripted::{ScriptedPeer, TIMEOUT, connected, plain};
 
 fn tool(name: &str, schema: Value) -> Value {
     json!({"name": name, "inputSchema": {"type": "object"}, "outputSchema": schema})
@@ -15,24 +15,24 @@ fn number() -> Value {
     json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
 }
 
-/// Has the client read this list of tools.
-fn list(client: &Client, played: &Played, tools: Value) {
+/// Lets the client read this list of tools.
+fn list(client: &Client, scripted: &ScriptedPeer, tools: Value) {
     let listing = std::thread::spawn({
         let client = client.clone();
         move || client.tools().unwrap()
     });
-    let id = played.asked("tools/list");
-    played.answer(&id, json!({"resultType": "complete", "tools": tools}));
+    let id = scripted.asked("tools/list");
+    scripted.answer(&id, json!({"resultType": "complete", "tools": tools}));
     listing.join().unwrap();
 }
 
-fn call(client: &Client, played: &Played, result: Value) -> Result<ToolOutput, Error> {
+fn call(client: &Client, scripted: &ScriptedPeer, result: Value) -> Result<ToolOutput, Error> {
     let calling = std::thread::spawn({
         let client = client.clone();
         move || client.call_tool("t", ours!({}))
     });
-    let id = played.asked("tools/call");
-    played.answer(&id, result);
+    let id = scripted.asked("tools/call");
+    scripted.answer(&id, result);
     calling.join().unwrap()
 }
 
@@ -46,72 +46,72 @@ fn refused(outcome: Result<ToolOutput, Error>, part: &str) {
     assert!(error.to_string().contains(part), "{error}");
 }
 
-fn both(builder: impl Fn() -> ClientBuilder, test: impl Fn(&Client, &Played)) {
+fn both(builder: impl Fn() -> ClientBuilder, test: impl Fn(&Client, &ScriptedPeer)) {
     for era in [Protocol::Stateless, Protocol::Session] {
-        let (client, played) = connected(builder(), era);
-        test(&client, &played);
+        let (client, scripted) = connected(builder(), era);
+        test(&client, &scripted);
     }
 }
 
 #[test]
-fn a_result_that_breaks_its_tools_promise_is_an_error() {
-    both(plain, |client, played| {
-        // Nothing is known yet.
-        assert!(call(client, played, structured(json!({"n": "x"}))).is_ok());
-        list(client, played, json!([tool("t", number()), tool("u", json!(false))]));
-        assert!(call(client, played, structured(json!({"n": 1}))).is_ok());
-        refused(call(client, played, structured(json!({"n": "x"}))), "\"/n\"");
-        refused(call(client, played, structured(json!({}))), "n");
+fn a_result_that_violates_its_output_schema_is_an_error() {
+    both(plain, |client, scripted| {
+        // No schema is known yet.
+        assert!(call(client, scripted, structured(json!({"n": "x"}))).is_ok());
+        list(client, scripted, json!([tool("t", number()), tool("u", json!(false))]));
+        assert!(call(client, scripted, structured(json!({"n": 1}))).is_ok());
+        refused(call(client, scripted, structured(json!({"n": "x"}))), "\"/n\"");
+        refused(call(client, scripted, structured(json!({}))), "n");
         refused(
-            call(client, played, json!({"resultType": "complete", "content": []})),
+            call(client, scripted, json!({"resultType": "complete", "content": []})),
             "no structuredContent",
         );
-        // A tool that failed need not keep it.
+        // The result of a failed tool need not match it.
         assert!(
-            call(client, played, json!({"resultType": "complete", "content": [], "isError": true})).is_ok()
+            call(client, scripted, json!({"resultType": "complete", "content": [], "isError": true})).is_ok()
         );
     });
 }
 
 #[test]
 fn the_newest_list_counts_and_a_change_of_the_tools_ends_it() {
-    let (tell, told) = mpsc::channel();
-    let builder = plain().on_change(move |change: &Change| tell.send(change.clone()).unwrap());
-    let (client, played) = connected(builder, Protocol::Session);
-    list(&client, &played, json!([tool("t", number())]));
-    refused(call(&client, &played, structured(json!({"n": "x"}))), "\"/n\"");
-    list(&client, &played, json!([tool("t", json!({"type": "object"}))]));
-    assert!(call(&client, &played, structured(json!({"n": "x"}))).is_ok());
-    list(&client, &played, json!([{"name": "t", "inputSchema": {"type": "object"}}]));
-    assert!(call(&client, &played, json!({"content": []})).is_ok());
-    list(&client, &played, json!([tool("t", number())]));
-    played.say(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
-    assert_eq!(told.recv_timeout(SOON).unwrap(), Change::Tools);
-    assert!(call(&client, &played, structured(json!({"n": "x"}))).is_ok());
+    let (sender, received) = mpsc::channel();
+    let builder = plain().on_change(move |change: &Change| sender.send(change.clone()).unwrap());
+    let (client, scripted) = connected(builder, Protocol::Session);
+    list(&client, &scripted, json!([tool("t", number())]));
+    refused(call(&client, &scripted, structured(json!({"n": "x"}))), "\"/n\"");
+    list(&client, &scripted, json!([tool("t", json!({"type": "object"}))]));
+    assert!(call(&client, &scripted, structured(json!({"n": "x"}))).is_ok());
+    list(&client, &scripted, json!([{"name": "t", "inputSchema": {"type": "object"}}]));
+    assert!(call(&client, &scripted, json!({"content": []})).is_ok());
+    list(&client, &scripted, json!([tool("t", number())]));
+    scripted.say(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+    assert_eq!(received.recv_timeout(TIMEOUT).unwrap(), Change::Tools);
+    assert!(call(&client, &scripted, structured(json!({"n": "x"}))).is_ok());
 }
 
 #[test]
-fn what_cannot_be_checked_is_believed() {
+fn a_result_without_a_usable_schema_is_accepted() {
     let unusable = [
         json!({"type": 7}),
         json!({"$ref": "https://example.org/elsewhere"}),
         json!({"$schema": "https://example.org/dialect"}),
     ];
-    both(plain, |client, played| {
+    both(plain, |client, scripted| {
         for schema in &unusable {
-            list(client, played, json!([tool("t", schema.clone())]));
+            list(client, scripted, json!([tool("t", schema.clone())]));
             for _ in 0..2 {
-                assert!(call(client, played, structured(json!({"n": "x"}))).is_ok());
+                assert!(call(client, scripted, structured(json!({"n": "x"}))).is_ok());
             }
         }
     });
     let mut limits = tinymcp::Limits::default();
-    limits.cache_bytes = 200;
-    let (client, played) = connected(plain().limits(limits), Protocol::Session);
+    limits.client.cache_bytes = 200;
+    let (client, scripted) = connected(plain().limits(limits), Protocol::Session);
     let mut long = number();
     long["description"] = json!("x".repeat(200));
-    list(&client, &played, json!([tool("t", long)]));
-    assert!(call(&client, &played, structured(json!({"n": "x"}))).is_ok());
+    list(&client, &scripted, json!([tool("t", long)]));
+    assert!(call(&client, &scripted, structured(json!({"n": "x"}))).is_ok());
 }
 
 #[test]
@@ -119,20 +119,20 @@ fn a_check_costs_no_more_than_its_limits() {
     let mut limits = tinymcp::Limits::default();
     limits.schema.steps = 100;
     limits.schema.steps_per_byte = 0;
-    let (client, played) = connected(plain().limits(limits), Protocol::Stateless);
-    list(&client, &played, json!([tool("t", json!({"items": {"type": "integer"}}))]));
-    assert!(call(&client, &played, structured(json!([1, 2, 3]))).is_ok());
+    let (client, scripted) = connected(plain().limits(limits), Protocol::Stateless);
+    list(&client, &scripted, json!([tool("t", json!({"items": {"type": "integer"}}))]));
+    assert!(call(&client, &scripted, structured(json!([1, 2, 3]))).is_ok());
     let many: Vec<u32> = (0..1000).collect();
-    refused(call(&client, &played, structured(json!(many))), "steps");
+    refused(call(&client, &scripted, structured(json!(many))), "steps");
 }
 
 #[test]
-fn who_wants_no_checks_has_none() {
+fn checks_of_results_can_be_turned_off() {
     both(
         || plain().unchecked_results(),
-        |client, played| {
-            list(client, played, json!([tool("t", number())]));
-            assert!(call(client, played, structured(json!({"n": "x"}))).is_ok());
+        |client, scripted| {
+            list(client, scripted, json!([tool("t", number())]));
+            assert!(call(client, scripted, structured(json!({"n": "x"}))).is_ok());
         },
     );
 }

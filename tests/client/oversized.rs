@@ -1,11 +1,12 @@
-//! Answers beyond the limits of a message: the call ends at once with an error that names the limit.
+//! Responses beyond the limits of a message: the call ends immediately with an error that names the limit.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tinymcp::{Client, ErrorKind, Limits, Link, Protocol, json as ours};
 
-use super::played::{SOON, call, connected, ok, plain};
+use super::scripted::{TIMEOUT, call, connected, ok, plain};
+use super::socket_pair::socket_pair;
 
 /// Bytes of a message that the client accepts.
 const LIMIT: usize = 16 << 10;
@@ -19,9 +20,8 @@ fn small() -> Limits {
 /// A server over a byte stream that answers every `tools/call` with the lines that `answer` gives for its id.
 fn streamed(answer: impl Fn(u64) -> String + Send + 'static) -> Client {
     use std::io::{BufRead, BufReader, Write};
-    use std::os::unix::net::UnixStream;
 
-    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (ours, theirs) = socket_pair();
     std::thread::spawn(move || {
         let mut write = theirs.try_clone().unwrap();
         for line in BufReader::new(theirs).lines() {
@@ -50,7 +50,7 @@ fn too_long(client: &Client) {
     let error = client.call_tool("t", ours!({})).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     assert!(error.to_string().contains("16384 bytes"), "{error}");
-    assert!(began.elapsed() < SOON, "it waited for its deadline");
+    assert!(began.elapsed() < TIMEOUT, "it waited for its deadline");
     client.ping().expect("the connection works");
 }
 
@@ -58,7 +58,7 @@ fn too_long(client: &Client) {
 fn an_answer_beyond_the_frame_limit_ends_its_call_at_once() {
     let big = "x".repeat(3 * LIMIT);
     let text = json!({"content": [{"type": "text", "text": big}]}).to_string();
-    // Servers write the id first, last, or between; spaces do not matter.
+    // Servers write the id first, last, or in between, with any spaces.
     for shape in [
         r#"{"jsonrpc":"2.0","id":ID,"result":RESULT}"#,
         r#"{"id":ID,"jsonrpc":"2.0","result":RESULT}"#,
@@ -74,7 +74,7 @@ fn an_answer_beyond_the_frame_limit_ends_its_call_at_once() {
     }
 }
 
-/// A response whose result has this value, with the id before or behind it.
+/// A response whose result has this value, with the id before or after it.
 fn response(id: &Value, value: &str, id_first: bool) -> String {
     match id_first {
         true => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":{value}}}}}"#),
@@ -85,18 +85,19 @@ fn response(id: &Value, value: &str, id_first: bool) -> String {
 #[test]
 fn of_several_calls_only_the_one_with_the_long_answer_ends() {
     for id_first in [true, false] {
-        let (client, played) = connected(plain().limits(small()), Protocol::Session);
+        let (client, scripted) = connected(plain().limits(small()), Protocol::Session);
         let (long, short) = (call(&client, "long"), call(&client, "short"));
-        let heard = [played.hear(), played.hear()];
-        let id_of = |name: &str| heard.iter().find(|m| m["params"]["name"] == name).unwrap()["id"].clone();
-        // A link in memory has no frame limit of its own: the depth is what is exceeded.
+        let delivered = [scripted.receive(), scripted.receive()];
+        let id_of =
+            |name: &str| delivered.iter().find(|m| m["params"]["name"] == name).unwrap()["id"].clone();
+        // A link in memory has no frame limit, so the limit of the depth is exceeded.
         let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
         let id = id_of("long");
-        assert!(played.end.send(&response(&id, &deep, id_first)));
+        assert!(scripted.end.send(&response(&id, &deep, id_first)));
         let error = long.join().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
         assert!(error.to_string().contains("nested"), "{error}");
-        played.answer(&id_of("short"), ok());
+        scripted.answer(&id_of("short"), ok());
         assert_eq!(short.join().unwrap().unwrap(), "ok");
     }
 }
@@ -106,11 +107,11 @@ fn an_answer_with_too_many_values_ends_its_call() {
     let mut limits = Limits::default();
     limits.json_nodes = 1000;
     for id_first in [true, false] {
-        let (client, played) = connected(plain().limits(limits.clone()), Protocol::Session);
+        let (client, scripted) = connected(plain().limits(limits.clone()), Protocol::Session);
         let call = call(&client, "wide");
-        let id = played.hear()["id"].clone();
+        let id = scripted.receive()["id"].clone();
         let wide = format!("[{}0]", "0,".repeat(2000));
-        assert!(played.end.send(&response(&id, &wide, id_first)));
+        assert!(scripted.end.send(&response(&id, &wide, id_first)));
         let error = call.join().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     }
@@ -139,20 +140,20 @@ fn long_requests_and_stray_output_end_no_call() {
             format!("{stray}\n{}", json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}}))
         });
         client.call_tool("t", ours!({})).unwrap();
-        assert_eq!(client.stats().noise, 1);
+        assert_eq!(client.stats().stray_output, 1);
     }
 }
 
 #[test]
 fn a_silent_server_has_one_deadline_for_both_probes() {
-    let (link, played) = super::played::Played::new();
+    let (link, scripted) = super::scripted::ScriptedPeer::new();
     let mut limits = Limits::default();
-    limits.call_timeout = Duration::from_millis(400);
+    limits.client.call_timeout = Duration::from_millis(400);
     let began = Instant::now();
     let error = plain().limits(limits).over(link).unwrap_err();
     let took = began.elapsed();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     assert!(took >= Duration::from_millis(400) && took < Duration::from_millis(700), "{took:?}");
-    assert_eq!(played.hear()["method"], "server/discover");
-    assert_eq!(played.hear()["method"], "initialize", "the older handshake was tried as well");
+    assert_eq!(scripted.receive()["method"], "server/discover");
+    assert_eq!(scripted.receive()["method"], "initialize", "the older handshake was tried as well");
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tinymcp::{Client, Error, ErrorKind, Limits, Protocol, Server, Tool, ToolOutput, json, memory_links};
 
-use super::played::plain;
+use super::scripted::plain;
 
 tinymcp::record! {
     struct Echo { text: String }
@@ -19,24 +19,28 @@ tinymcp::record! {
 /// Server whose `echo` returns its text, and that exits at the first line that is not JSON-RPC.
 pub(crate) fn strict_server() -> Command {
     let tests = std::env::current_exe().unwrap();
-    let program = tests.parent().unwrap().with_file_name("examples").join("strict_server");
+    let program = tests
+        .parent()
+        .unwrap()
+        .with_file_name("examples")
+        .join(format!("strict_server{}", std::env::consts::EXE_SUFFIX));
     assert!(program.exists(), "run `cargo build --examples` first");
     let mut command = Command::new(program);
     command.arg("--text");
     command
 }
 
-/// A small generator: the same calls every time.
-pub(crate) struct Dice(pub(crate) u64);
+/// A small random generator with a fixed seed.
+pub(crate) struct Random(pub(crate) u64);
 
-impl Dice {
-    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
+impl Random {
+    pub(crate) fn below(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 }
 
-/// What the calls came to.
+/// Outcomes of the calls.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) answered: AtomicU64,
@@ -58,7 +62,7 @@ impl Tally {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many were answered, late and cancelled.
+    /// Numbers of calls with a response, late ones and cancelled ones.
     pub(crate) fn counts(&self) -> [u64; 3] {
         [&self.answered, &self.late, &self.cancelled].map(|n| n.load(Ordering::Relaxed))
     }
@@ -73,33 +77,33 @@ pub(crate) fn calls() -> u64 {
 
 pub(crate) const THREADS: u64 = 16;
 
-/// Has each of the threads make as many calls with dice of its own: `one` makes one, with a text that no other has.
+/// Lets each thread make this many calls with its own random generator. `one` makes a call with a unique text.
 pub(crate) fn at_once<T: Send + Sync + 'static>(
     client: &Client,
     tally: &Arc<T>,
     each: u64,
-    one: fn(&Client, &mut Dice, &str, &T),
+    one: fn(&Client, &mut Random, &str, &T),
 ) {
     let threads = (0..THREADS).map(|thread| {
         let (client, tally) = (client.clone(), Arc::clone(tally));
         std::thread::spawn(move || {
-            let mut dice = Dice(thread + 1);
-            (0..each).for_each(|n| one(&client, &mut dice, &format!("{thread}:{n}"), &tally));
+            let mut random = Random(thread + 1);
+            (0..each).for_each(|n| one(&client, &mut random, &format!("{thread}:{n}"), &tally));
         })
     });
     let threads: Vec<_> = threads.collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
+fn one_call(client: &Client, random: &mut Random, text: &str, tally: &Tally) {
     let request = client.request_tool("echo", json!({"text": text}));
-    let outcome = match dice.roll(10) {
+    let outcome = match random.below(10) {
         // Too short for most, long enough for some.
-        0 => request.timeout(Duration::from_micros(dice.roll(400))).wait(),
+        0 => request.timeout(Duration::from_micros(random.below(400))).wait(),
         1 => {
             let call = request.start().unwrap();
             let canceller = call.canceller();
-            let spins = dice.roll(3_000);
+            let spins = random.below(3_000);
             let other = std::thread::spawn(move || {
                 (0..spins).for_each(|_| std::hint::spin_loop());
                 canceller.cancel();
@@ -110,7 +114,7 @@ fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
             outcome
         }
         2 => {
-            // Two under way, waited for in the other order.
+            // Two calls in flight, waited for in the opposite order.
             let first = request.start().unwrap();
             let second = client.request_tool("echo", json!({"text": "second"})).start().unwrap();
             assert_eq!(second.wait().unwrap().texts(), "second");
@@ -133,7 +137,7 @@ fn check(client: &Client) {
     assert_eq!(answered + late + cancelled, calls() / THREADS * THREADS, "every call completed once");
     assert!(answered > calls() / 2 && late > 0 && cancelled > 0, "{answered} {late} {cancelled}");
     assert_eq!(client.in_flight(), 0);
-    assert_eq!(client.stats().noise, 0);
+    assert_eq!(client.stats().stray_output, 0);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Calls that a server makes tasks of, in both eras.
+//! Calls for which a server creates tasks, in both eras.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tinymcp::{Client, Error, ErrorKind, Outcome, Protocol, TaskStatus, ToolOutput, json as ours};
 
-use super::played::{Played, connected, plain};
+use super::scripted::{ScriptedPeer, connected, plain};
 
 const EXTENSIONS: &str = "/params/_meta/io.modelcontextprotocol~1clientCapabilities/extensions";
 
 /// A session with a server that makes tasks.
-fn session(capabilities: Value) -> (Client, Played) {
-    let (link, played) = Played::new();
+fn session(capabilities: Value) -> (Client, ScriptedPeer) {
+    let (link, scripted) = ScriptedPeer::new();
     let greeting = std::thread::spawn(move || {
-        let id = played.asked("initialize");
-        played.answer(
+        let id = scripted.asked("initialize");
+        scripted.answer(
             &id,
             json!({"protocolVersion": "2025-11-25", "serverInfo": {"name": "t", "version": "1"}, "capabilities": capabilities}),
         );
-        played.hear();
-        played
+        scripted.receive();
+        scripted
     });
     let client = plain().protocol(Protocol::Session).over(link).unwrap();
     (client, greeting.join().unwrap())
@@ -36,12 +36,12 @@ fn call(client: &Client) -> JoinHandle<Result<Outcome<ToolOutput>, Error>> {
 }
 
 #[test]
-fn a_task_of_a_session_is_told_as_one() {
-    let (client, played) = session(makes_tasks());
+fn a_task_of_a_session_is_returned_as_a_task() {
+    let (client, scripted) = session(makes_tasks());
     let calling = call(&client);
-    let message = played.hear();
+    let message = scripted.receive();
     assert_eq!(message["params"], json!({"name": "t", "arguments": {}, "task": {}}));
-    played.answer(
+    scripted.answer(
         &message["id"],
         json!({"task": {"taskId": "7", "status": "working", "statusMessage": "on it", "ttl": null, "pollInterval": 1500,
             "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z"}}),
@@ -55,32 +55,32 @@ fn a_task_of_a_session_is_told_as_one() {
         let client = client.clone();
         move || client.task("7")
     });
-    let message = played.hear();
+    let message = scripted.receive();
     assert_eq!((&message["method"], &message["params"]), (&json!("tasks/get"), &json!({"taskId": "7"})));
-    played.answer(&message["id"], json!({"taskId": "7", "status": "completed", "ttl": 60000}));
+    scripted.answer(&message["id"], json!({"taskId": "7", "status": "completed", "ttl": 60000}));
     let task = asking.join().unwrap().unwrap();
-    assert!(task.status.is_over());
+    assert!(task.status.is_terminal());
     assert_eq!(task.ttl, Some(Duration::from_secs(60)));
 }
 
 #[test]
-fn a_session_that_makes_no_tasks_is_not_asked_for_one() {
+fn a_session_without_tasks_gets_no_request_for_a_task() {
     for capabilities in [json!({"tools": {}}), json!({"tools": {}, "tasks": {"requests": {}}})] {
-        let (client, played) = session(capabilities);
+        let (client, scripted) = session(capabilities);
         let calling = call(&client);
-        let message = played.hear();
+        let message = scripted.receive();
         assert_eq!(message["params"], json!({"name": "t", "arguments": {}}));
-        // A member of that name is the tool's own then.
-        played.answer(&message["id"], json!({"content": [], "task": {"taskId": "7", "status": "working"}}));
+        // A member with that name then belongs to the result of the tool.
+        scripted.answer(&message["id"], json!({"content": [], "task": {"taskId": "7", "status": "working"}}));
         assert!(matches!(calling.join().unwrap().unwrap(), Outcome::Complete(_)));
     }
 }
 
 #[test]
-fn a_server_may_answer_at_once_all_the_same() {
-    let (client, played) = session(makes_tasks());
+fn a_server_may_return_the_result_instead_of_a_task() {
+    let (client, scripted) = session(makes_tasks());
     let calling = call(&client);
-    played.answer(&played.asked("tools/call"), json!({"content": [{"type": "text", "text": "done"}]}));
+    scripted.answer(&scripted.asked("tools/call"), json!({"content": [{"type": "text", "text": "done"}]}));
     match calling.join().unwrap().unwrap() {
         Outcome::Complete(output) => assert_eq!(output.texts(), "done"),
         other => panic!("{other:?}"),
@@ -88,13 +88,13 @@ fn a_server_may_answer_at_once_all_the_same() {
 }
 
 #[test]
-fn a_task_without_sessions_is_told_as_one() {
-    let (client, played) = connected(plain(), Protocol::Stateless);
+fn a_task_without_sessions_is_returned_as_a_task() {
+    let (client, scripted) = connected(plain(), Protocol::Stateless);
     let calling = call(&client);
-    let message = played.hear();
+    let message = scripted.receive();
     assert_eq!(message.pointer(EXTENSIONS), Some(&json!({"io.modelcontextprotocol/tasks": {}})));
     assert_eq!(message["params"].get("task"), None);
-    played.answer(
+    scripted.answer(
         &message["id"],
         json!({"resultType": "task", "taskId": "a", "status": "input_required", "ttlMs": 5, "pollIntervalMs": 10}),
     );
@@ -104,15 +104,15 @@ fn a_task_without_sessions_is_told_as_one() {
         (task.ttl, task.poll_interval),
         (Some(Duration::from_millis(5)), Some(Duration::from_millis(10)))
     );
-    // What is asked about tasks says that they are understood; some servers answer with the wrong type.
+    // Requests about tasks declare the extension; some servers respond with the wrong type.
     for kind in ["complete", "task"] {
         let asking = std::thread::spawn({
             let client = client.clone();
             move || client.task("a")
         });
-        let message = played.hear();
+        let message = scripted.receive();
         assert!(message.pointer(EXTENSIONS).is_some(), "{message}");
-        played.answer(
+        scripted.answer(
             &message["id"],
             json!({"resultType": kind, "taskId": "a", "status": "failed", "error": {"code": -1, "message": "no"}}),
         );
@@ -123,16 +123,16 @@ fn a_task_without_sessions_is_told_as_one() {
 }
 
 #[test]
-fn a_task_that_nobody_asked_for_or_that_is_none_is_an_error() {
-    let (client, played) = connected(plain(), Protocol::Stateless);
+fn an_unrequested_or_invalid_task_is_an_error() {
+    let (client, scripted) = connected(plain(), Protocol::Stateless);
     let task = json!({"resultType": "task", "taskId": "a", "status": "working"});
     let calling = std::thread::spawn({
         let client = client.clone();
         move || client.call_tool("t", ()).unwrap_err()
     });
-    let message = played.hear();
+    let message = scripted.receive();
     assert_eq!(message.pointer(EXTENSIONS), None);
-    played.answer(&message["id"], task.clone());
+    scripted.answer(&message["id"], task.clone());
     assert_eq!(calling.join().unwrap().kind(), ErrorKind::PeerMisbehaved);
     for bad in [
         json!({"resultType": "task", "status": "working"}),
@@ -141,13 +141,16 @@ fn a_task_that_nobody_asked_for_or_that_is_none_is_an_error() {
         json!({"resultType": "task", "taskId": 7, "status": "working"}),
     ] {
         let calling = call(&client);
-        played.answer(&played.asked("tools/call"), bad);
+        scripted.answer(&scripted.asked("tools/call"), bad);
         assert_eq!(calling.join().unwrap().unwrap_err().kind(), ErrorKind::PeerMisbehaved);
     }
-    // Who waits for the answer and gets a task is told its name.
+    // A call that waits only until a point of time cannot follow a task.
     let request = client.request_tool("t", ()).as_task();
-    let calling = std::thread::spawn(move || request.wait().unwrap_err());
-    played.answer(&played.asked("tools/call"), task);
+    let calling = std::thread::spawn(move || {
+        let soon = std::time::Instant::now() + Duration::from_secs(20);
+        request.start().unwrap().wait_until(soon).unwrap().unwrap_err()
+    });
+    scripted.answer(&scripted.asked("tools/call"), task);
     let error = calling.join().unwrap();
     assert_eq!(error.kind(), ErrorKind::Misuse);
     assert!(error.to_string().contains("\"a\""), "{error}");

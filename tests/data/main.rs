@@ -8,3 +8,5 @@ mod lint;
 mod record;
 #[cfg(feature = "schema")]
 mod schema;
+#[cfg(feature = "serde")]
+mod serde;

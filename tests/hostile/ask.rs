@@ -88,7 +88,7 @@ fn calls_beyond_the_parked_limit_are_rejected() {
 }
 
 fn an_elicitation_without_a_response_times_out() {
-    let wire = Wire::open(server_that_asks(), limits(|l| l.ask_timeout = Duration::from_millis(50)));
+    let wire = Wire::open(server_that_asks(), limits(|l| l.client_input_timeout = Duration::from_millis(50)));
     for id in 0..3 {
         wire.send(call(id, "ask", "{}"));
         let elicitation = elicitation(&wire);

@@ -232,7 +232,7 @@ fn unlimited_durations_are_accepted() {
             .unwrap();
         let wire = Wire::open(
             server,
-            limits(|l| (l.handler_deadline, l.grace, l.ask_timeout) = (endless, endless, endless)),
+            limits(|l| (l.handler_deadline, l.grace, l.client_input_timeout) = (endless, endless, endless)),
         );
         wire.send(call(1, "echo", "{}"));
         assert!(is_success(&wire.receive()));

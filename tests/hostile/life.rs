@@ -20,7 +20,7 @@ tests! {
     input_of_a_script_that_ends_is_answered,
     a_blocked_standard_error_does_not_keep_the_server,
     the_watch_of_the_parent_can_be_turned_off,
-    an_idle_server_ends_if_asked,
+    an_idle_server_ends_with_the_limit_idle_exit,
     messages_and_calls_keep_an_idle_server,
     an_idle_server_does_not_wake_up,
 }
@@ -99,7 +99,7 @@ fn input_of_an_ended_parent_is_answered() {
     for role in ROLES {
         let mut process = with_parent(role, &[("TINYMCP_WORKERS", "1"), ("TINYMCP_QUEUE", "1")]);
         process.open_session("2025-11-25");
-        // All later calls wait behind the first one, most of them in the pipe.
+        // All later calls wait for the first one, most of them in the pipe.
         let calls: String = (1..400).map(|id| call(id, "echo", "{}")).collect();
         process.send(call(0, "pause", "{}") + &calls);
         orphan(&mut process);
@@ -156,7 +156,7 @@ fn the_watch_of_the_parent_can_be_turned_off() {
     }
 }
 
-fn an_idle_server_ends_if_asked() {
+fn an_idle_server_ends_with_the_limit_idle_exit() {
     for role in ROLES {
         for session in [true, false] {
             let mut process = Process::start(role, &[("TINYMCP_IDLE_EXIT_MS", "100")]);

@@ -137,8 +137,8 @@ pub fn serve(role: &str) -> ExitCode {
         .and_then(|s| {
             s.inline_tool(any("stop_inline"), move |_, _: Json| {
                 handle.stop();
-                // Long enough for the server to end before this handler returns, if it did not
-                // wait.
+                // Long enough that a server that does not wait for this handler ends before it
+                // returns.
                 thread::park_timeout(Duration::from_millis(50));
                 Ok("stopping")
             })
@@ -241,11 +241,11 @@ impl Process {
     }
 
     fn listen(&mut self, output: impl Read + Send + 'static) {
-        let (tell, lines) = mpsc::channel();
+        let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(output).lines() {
                 let Ok(line) = line else { break };
-                if tell.send(line).is_err() {
+                if sender.send(line).is_err() {
                     break;
                 }
             }
@@ -325,7 +325,7 @@ impl Process {
 
 /// The number in a line of a status file.
 fn number(status: &str, name: &str) -> u64 {
-    let line = status.lines().find(|l| l.starts_with(name)).expect("Linux tells");
+    let line = status.lines().find(|l| l.starts_with(name)).expect("a line of Linux");
     line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("no number")
 }
 

@@ -322,9 +322,12 @@ fn limits_come_from_the_environment() {
     assert!(process.receive()["error"]["message"].as_str().unwrap().contains("2048"));
     process.send("[[[[[[[[[1]]]]]]]]]\n");
     assert!(process.receive()["error"]["message"].as_str().unwrap().contains("deep"));
-    let process = Process::open("serve", &[("TINYMCP_DEADLINE_MS", "50")]);
+    let mut process = Process::open("serve", &[("TINYMCP_DEADLINE_MS", "50"), ("TINYMCP_GRACE_MS", "50")]);
     process.send(call(1, "never", "{}"));
     assert!(text_of(&process.receive()).contains("deadline"));
+    process.input = None;
+    process.wait();
+    assert!(process.errors().contains("a call reached its deadline (TINYMCP_DEADLINE_MS;"));
 }
 
 fn a_bad_limit_is_an_error() {

@@ -1,4 +1,4 @@
-//! A server to talk to, and an HTTP client of a few lines: one connection per request.
+//! A server for the tests, and a small HTTP client with one connection per request.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,8 +12,8 @@ use tinymcp::{
     ToolError,
 };
 
-/// Nothing takes longer unless something is broken.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Upper bound for every wait.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) const BOTH: &str = "application/json, text/event-stream";
 pub(crate) const META: &str = "io.modelcontextprotocol/";
 
@@ -40,11 +40,11 @@ impl Stage {
         self.changed.notify_all();
     }
 
-    /// Waits until somebody has marked this.
+    /// Waits until this is marked.
     pub(crate) fn await_mark(&self, mark: &str) {
         let marks = self.marks.lock().unwrap();
         let (marks, _) =
-            self.changed.wait_timeout_while(marks, PATIENCE, |marks| !marks.contains(&mark)).unwrap();
+            self.changed.wait_timeout_while(marks, TIMEOUT, |marks| !marks.contains(&mark)).unwrap();
         assert!(marks.contains(&mark), "{mark} was not reached");
     }
 
@@ -87,8 +87,8 @@ pub(crate) fn server(stage: &'static Stage) -> Server {
         .unwrap()
         .tool(Tool::new("sleep"), move |ctx, _: Nothing| {
             stage.mark("sleeps");
-            // Nobody looks whether the client is there; somebody has to wake this.
-            let woken = ctx.wait(10 * PATIENCE).is_err();
+            // The handler does not check for a disconnect; the test must wake it.
+            let woken = ctx.wait(10 * TIMEOUT).is_err();
             stage.mark("woken");
             Ok(woken.to_string())
         })
@@ -119,7 +119,7 @@ fn region() -> Tool {
     }))
 }
 
-/// Waits until the test says `go`, or nobody wants the result.
+/// Waits until the test marks `go`, or the call is cancelled.
 fn wait(ctx: &mut Context<'_>, stage: &Stage) -> Result<&'static str, ToolError> {
     stage.mark("waits");
     while !stage.has("go") {
@@ -137,6 +137,8 @@ pub(crate) struct Served {
     path: String,
     pub(crate) handle: Handle,
     done: Mutex<mpsc::Receiver<Result<(), Error>>>,
+    #[cfg(feature = "tiny_http")]
+    endpoint: Option<tinymcp::HttpEndpoint>,
 }
 
 pub(crate) fn serve(server: Server) -> Served {
@@ -147,19 +149,61 @@ pub(crate) fn serve(server: Server) -> Served {
 
 /// Serves with the limits that the server has.
 pub(crate) fn serve_with(server: Server, options: impl FnOnce(HttpServer) -> HttpServer) -> Served {
+    #[cfg(feature = "tiny_http")]
+    if is_mounted() {
+        return mounted_with(server, options);
+    }
     let handle = server.handle();
-    let bound = options(server.http().leave_signals().diagnostics(|_| ())).bind("127.0.0.1:0").unwrap();
+    let bound = options(server.http().no_signal_handlers().diagnostics(|_| ())).bind("127.0.0.1:0").unwrap();
     let address = bound.address().to_owned();
-    let (told, done) = mpsc::channel();
-    thread::spawn(move || told.send(bound.serve()));
-    Served { address, path: "/mcp".to_owned(), handle, done: Mutex::new(done) }
+    let (received, done) = mpsc::channel();
+    thread::spawn(move || received.send(bound.serve()));
+    let mut served = Served::elsewhere(address);
+    (served.handle, served.done) = (handle, Mutex::new(done));
+    served
+}
+
+/// Returns whether [`serve_with`] mounts its servers in a program that runs `tiny_http`. Such a
+/// server does not see that a client disconnects, and leaves framing and connections to `tiny_http`:
+/// tests of these return at once.
+pub(crate) fn is_mounted() -> bool {
+    cfg!(feature = "tiny_http") && std::env::var_os("TEST_MOUNTED").is_some()
+}
+
+/// Like [`serve_with`], mounted in a program that runs `tiny_http`.
+#[cfg(feature = "tiny_http")]
+pub(crate) fn mounted_with(server: Server, options: impl FnOnce(HttpServer) -> HttpServer) -> Served {
+    let handle = server.handle();
+    let endpoint = options(server.http().diagnostics(|_| ())).endpoint().unwrap();
+    let http = tiny_http::Server::http("127.0.0.1:0").unwrap();
+    let address = http.server_addr().to_string();
+    let mounted = endpoint.clone();
+    thread::spawn(move || {
+        for request in http.incoming_requests() {
+            let endpoint = mounted.clone();
+            thread::spawn(move || match request.url() {
+                "/page" => request.respond(tiny_http::Response::from_string("the page of the program")),
+                _ => endpoint.respond(request),
+            });
+        }
+    });
+    let mut served = Served::elsewhere(address);
+    (served.handle, served.endpoint) = (handle, Some(endpoint));
+    served
 }
 
 impl Served {
-    /// A server that somebody else started.
+    /// A server that another function started.
     pub(crate) fn elsewhere(address: String) -> Served {
         let handle = Server::new("nobody", "1").handle();
-        Served { address, path: "/mcp".to_owned(), handle, done: Mutex::new(mpsc::channel().1) }
+        Served {
+            address,
+            path: "/mcp".to_owned(),
+            handle,
+            done: Mutex::new(mpsc::channel().1),
+            #[cfg(feature = "tiny_http")]
+            endpoint: None,
+        }
     }
 
     /// Another endpoint of the same server.
@@ -171,13 +215,17 @@ impl Served {
 
     /// Waits for the end of serving.
     pub(crate) fn ended(&self) {
-        self.done.lock().unwrap().recv_timeout(PATIENCE).expect("serving did not end").unwrap();
+        #[cfg(feature = "tiny_http")]
+        if let Some(endpoint) = &self.endpoint {
+            return endpoint.close();
+        }
+        self.done.lock().unwrap().recv_timeout(TIMEOUT).expect("serving did not end").unwrap();
     }
 
     /// Sends a request.
     pub(crate) fn send(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Answer {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         if !fields.iter().any(|(name, _)| *name == "Host") {
             head += "Host: localhost\r\n";
@@ -219,7 +267,7 @@ impl Served {
         self.modern(&[], "tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
-    /// Opens a session and gives its id.
+    /// Opens a session and returns its id.
     pub(crate) fn open(&self, date: &str, capabilities: Value) -> String {
         let answer = self.post(&[], &initialize(date, capabilities));
         assert_eq!(answer.status, 200);
@@ -266,7 +314,7 @@ pub(crate) fn request(id: u64, method: &str, mut params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// An answer whose head is there.
+/// A response whose head has arrived.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     fields: Vec<(String, String)>,
@@ -308,6 +356,11 @@ impl Answer {
         self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
+    /// Number of header fields with this name.
+    pub(crate) fn count(&self, name: &str) -> usize {
+        self.fields.iter().filter(|(known, _)| known == name).count()
+    }
+
     pub(crate) fn is_events(&self) -> bool {
         self.field("content-type") == Some("text/event-stream")
     }
@@ -321,7 +374,7 @@ impl Answer {
         String::from_utf8(body).unwrap()
     }
 
-    /// Whatever comes behind the head until the connection ends.
+    /// All bytes after the head until the connection ends.
     pub(crate) fn raw_rest(mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest).unwrap();
@@ -341,7 +394,7 @@ impl Answer {
 
     /// The next event; `None` at the end of the stream, or when it was cut.
     pub(crate) fn event(&mut self) -> Option<Event> {
-        assert!(self.is_events(), "no events came, but {} {:?}", self.status, self.fields);
+        assert!(self.is_events(), "expected an event stream, got {} {:?}", self.status, self.fields);
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
                 let (event, rest) = (event.to_owned(), rest.to_owned());
@@ -359,13 +412,15 @@ impl Answer {
             let mut size = String::new();
             let Ok(1..) = self.stream.read_line(&mut size) else { return None };
             let Ok(size @ 1..) = usize::from_str_radix(size.trim_end(), 16) else { return None };
-            let mut chunk = vec![0; size + 2];
-            self.stream.read_exact(&mut chunk).ok()?;
-            self.text.push_str(std::str::from_utf8(&chunk[..size]).unwrap());
+            // A stream may be cut in a chunk: what has arrived counts, as in other clients.
+            let mut chunk = Vec::new();
+            let _ = self.stream.by_ref().take(size as u64 + 2).read_to_end(&mut chunk);
+            chunk.truncate(size);
+            self.text.push_str(&String::from_utf8_lossy(&chunk));
         }
     }
 
-    /// The next message, whatever stands before it.
+    /// The next message; comments and empty events before it are skipped.
     pub(crate) fn message(&mut self) -> Value {
         loop {
             let event = self.event().expect("the stream ended");
@@ -375,7 +430,7 @@ impl Answer {
         }
     }
 
-    /// Everything that still comes.
+    /// All remaining bytes.
     pub(crate) fn rest(mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.event()).collect()
     }

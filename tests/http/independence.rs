@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tinymcp::{Level, Limits, Server, Tool, json::Json};
 
-use crate::client::{Answer, PATIENCE, Served, request, serve, serve_with, server, stage};
+use crate::client::{Answer, Served, TIMEOUT, request, serve, serve_with, server, stage};
 
 /// Posts a modern call of `echo` with this text in the place of its id.
 fn call_with_id(served: &Served, id: &str) -> Answer {
@@ -85,7 +85,7 @@ fn a_batch_beyond_the_memory_for_calls_does_not_block_the_server() {
 
 /// Retries while the server is busy, as `Retry-After` asks for.
 fn when_served(ask: impl Fn() -> Answer) -> Answer {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let answer = ask();
         if answer.status == 200 {
@@ -121,12 +121,12 @@ fn a_call_beyond_the_memory_for_calls_is_refused_alone() {
 
 #[test]
 fn a_batch_whose_calls_are_all_cancelled_ends() {
-    let (tell, told) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     let mut server = Server::new("waits", "1");
     server
         .tool(Tool::new("waits"), move |ctx, _: Json| {
             ctx.progress(1.0, None, None);
-            let _ = tell.send(());
+            let _ = sender.send(());
             while !ctx.cancelled() {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -146,7 +146,7 @@ fn a_batch_whose_calls_are_all_cancelled_ends() {
             .collect();
         std::thread::scope(|scope| {
             let batch = scope.spawn(|| served.post(&fields, &json!(calls)));
-            (1..=2).for_each(|_| told.recv_timeout(PATIENCE).unwrap());
+            (1..=2).for_each(|_| received.recv_timeout(TIMEOUT).unwrap());
             for id in 1..=2 {
                 let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
                                     "params": {"requestId": id}});
@@ -162,14 +162,14 @@ fn a_batch_whose_calls_are_all_cancelled_ends() {
 /// A server with an inline tool that logs more than sockets and backlog hold.
 fn flooding() -> Served {
     let mut limits = Limits::default();
-    limits.http.stall_timeout = 100 * PATIENCE;
+    limits.http.stall_timeout = 100 * TIMEOUT;
     limits.backlog_bytes = 64 << 10;
     let mut server = Server::new("flooding", "1");
     server.limits(limits).logging();
     server
         .inline_tool(Tool::new("flood"), |ctx, ()| {
-            let line = "x".repeat(64 << 10);
-            for _ in 0..128 {
+            let line = "x".repeat(512 << 10);
+            for _ in 0..16 {
                 ctx.log(Level::Error, None, line.as_str())?;
             }
             Ok("logged")

@@ -4,17 +4,38 @@
 //! port of the loopback interface.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod activated;
+mod beyond_32_bits;
+#[cfg(feature = "rate-limits")]
+mod call_limits;
 mod client;
+mod context;
 mod cors;
-mod end;
+#[cfg(all(
+    feature = "access-log",
+    feature = "prometheus",
+    feature = "otlp",
+    feature = "log",
+    feature = "tracing"
+))]
+mod exporters;
 mod independence;
+#[cfg(feature = "token-jwt")]
+mod issued_tokens;
 mod modern;
 mod mounts;
+#[cfg(feature = "observe")]
+mod observe;
 mod per_session;
 mod race;
 mod rejection;
+mod relayed;
 mod replay;
+mod scopes;
 mod security;
+mod server_card;
 mod session;
-mod wide;
+mod shutdown;
+mod socket_activation;
+mod verifier;
+#[cfg(feature = "visibility")]
+mod visibility;

@@ -40,9 +40,13 @@ fn each_path_has_its_server_in_both_protocols() {
     let (served, mounts) = mounted(named("first"));
     mounts.add("/servers/a/mcp", named("a")).unwrap();
     mounts.add("/servers/b/mcp", named("b")).unwrap();
-    for (path, name) in
-        [("/mcp", "first"), ("/servers/a/mcp", "a"), ("/servers/b/mcp", "b"), ("/mcp", "first")]
-    {
+    for (path, name) in [
+        ("/mcp", "first"),
+        ("/servers/a/mcp", "a"),
+        ("/servers/b/mcp/", "b"),
+        ("/mcp/", "first"),
+        ("/mcp", "first"),
+    ] {
         let served = served.at(path);
         for tool in ["name", "inline"] {
             assert_eq!(text(served.call(tool, json!({}))), name);
@@ -55,7 +59,30 @@ fn each_path_has_its_server_in_both_protocols() {
         assert_eq!(opened["result"]["serverInfo"]["name"], name);
     }
     assert_eq!(served.at("/servers/c/mcp").call("name", json!({})).status, 404);
-    assert_eq!(served.at("/servers/a").call("name", json!({})).status, 404);
+    for path in ["/servers/a", "/mcp//", "/mcpx", "/", "/servers/a/mcp/x"] {
+        assert_eq!(served.at(path).call("name", json!({})).status, 404, "{path}");
+    }
+}
+
+#[test]
+fn a_path_with_a_slash_at_its_end_is_also_served_without_it() {
+    let kept = Mutex::new(None);
+    let served = serve_with(named("first"), |http| {
+        *kept.lock().unwrap() = Some(http.mounts());
+        http.path("/mcp/")
+    });
+    let mounts = kept.into_inner().unwrap().unwrap();
+    mounts.add("/a/", named("a")).unwrap();
+    mounts.add("/b", named("b")).unwrap();
+    mounts.add("/b/", named("slash")).unwrap();
+    for (path, name) in
+        [("/mcp", "first"), ("/mcp/", "first"), ("/a", "a"), ("/a/", "a"), ("/b", "b"), ("/b/", "slash")]
+    {
+        assert_eq!(text(served.at(path).call("name", json!({}))), name, "{path}");
+    }
+    for path in ["/mcp//", "/mc", "//", "/a//"] {
+        assert_eq!(served.at(path).call("name", json!({})).status, 404, "{path}");
+    }
 }
 
 #[test]

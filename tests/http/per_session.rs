@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tinymcp::{Error, ErrorKind, Handle, HttpServer, Limits, Server, Tool, ToolError};
 
-use crate::client::{Answer, PATIENCE, Served, initialize, serve_with};
+use crate::client::{Answer, Served, TIMEOUT, initialize, serve_with};
 
 /// Servers that were made, their handles, and the ends of their sessions.
 #[derive(Clone, Default)]
@@ -28,7 +28,7 @@ impl Made {
         server
             .tool(Tool::new("sleep"), move |ctx, (): ()| {
                 sleeps.store(true, Ordering::SeqCst);
-                ctx.wait(10 * PATIENCE).map_err(|_| ToolError::new("woken"))?;
+                ctx.wait(10 * TIMEOUT).map_err(|_| ToolError::new("woken"))?;
                 Ok("slept")
             })
             .unwrap();
@@ -49,7 +49,7 @@ impl Made {
     fn await_ended(&self, numbers: &[usize]) {
         let ended = self.ended.0.lock().unwrap();
         let missing = |ended: &mut Vec<usize>| !numbers.iter().all(|number| ended.contains(number));
-        let (ended, _) = self.ended.1.wait_timeout_while(ended, PATIENCE, missing).unwrap();
+        let (ended, _) = self.ended.1.wait_timeout_while(ended, TIMEOUT, missing).unwrap();
         assert!(numbers.iter().all(|number| ended.contains(number)), "{ended:?}");
     }
 
@@ -170,7 +170,7 @@ fn only_a_valid_request_ends_another_session() {
         let invalid = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}});
         assert_eq!(served.post(&[], &invalid).refusal().1, -32602);
         assert_eq!(number(&served, &first), if has_own { "1" } else { "0" });
-        // A valid one does, and an end that takes time keeps no client out.
+        // A valid request does, and a session that ends slowly does not block a new client.
         let second = served.open("2025-11-25", json!({}));
         assert_eq!(number(&served, &second), if has_own { "2" } else { "0" });
         assert_eq!(served.ask(&first, 1, "ping", json!({})).status, 404);
@@ -189,7 +189,7 @@ fn servers_that_still_end_count_against_the_limit_of_sessions() {
     let served = serve_with(shared, move |http| {
         http.per_session(move || {
             let (mut server, gone) = (counted.next(), Arc::clone(&gone));
-            server.on_shutdown(move || _ = gone.lock().unwrap().recv_timeout(PATIENCE));
+            server.on_shutdown(move || _ = gone.lock().unwrap().recv_timeout(TIMEOUT));
             Ok(server)
         })
     });

@@ -15,18 +15,18 @@ use super::client::{Answer, BOTH, META, Served, request, server, stage};
 const THREADS: u64 = 8;
 
 /// A small generator: the same requests every time.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl Random {
+    fn below(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 }
 
 /// Sends a call that `ctx.wait`s, and disconnects at once or after the first bytes.
-fn disconnect(served: &Served, dice: &mut Dice) {
-    let tool = ["sleep", "wait", "leave"][dice.roll(3) as usize];
+fn disconnect(served: &Served, random: &mut Random) {
+    let tool = ["sleep", "wait", "leave"][random.below(3) as usize];
     let body = request(1, "tools/call", json!({"name": tool, "arguments": {}})).to_string();
     let mut stream = TcpStream::connect(&served.address).unwrap();
     let head = format!(
@@ -35,9 +35,9 @@ fn disconnect(served: &Served, dice: &mut Dice) {
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    let sent = if dice.roll(4) == 0 { dice.roll(head.len() as u64) as usize } else { head.len() };
+    let sent = if random.below(4) == 0 { random.below(head.len() as u64) as usize } else { head.len() };
     stream.write_all(&head.as_bytes()[..sent]).unwrap();
-    thread::sleep(Duration::from_millis(dice.roll(3)));
+    thread::sleep(Duration::from_millis(random.below(3)));
     if tool == "leave" && sent == head.len() {
         // Its first event is sent before it waits.
         Answer::read(stream).hang_up();
@@ -45,7 +45,7 @@ fn disconnect(served: &Served, dice: &mut Dice) {
 }
 
 /// Opens a session, calls in it, listens to it and ends it.
-fn use_session(served: &Served, text: &str, dice: &mut Dice) {
+fn use_session(served: &Served, text: &str, random: &mut Random) {
     let session = served.open("2025-11-25", json!({}));
     let id = ("Mcp-Session-Id", session.as_str());
     let listening = served.send("GET", "/mcp", &[id, ("Accept", "text/event-stream")], "");
@@ -55,18 +55,18 @@ fn use_session(served: &Served, text: &str, dice: &mut Dice) {
     assert_eq!(echoed["result"]["content"][0]["text"], text);
     let events = served.ask(&session, 2, "tools/call", json!({"name": "report", "arguments": {}})).rest();
     assert!(events.last().unwrap().data.contains("reported"), "{events:?}");
-    if dice.roll(2) == 0 {
+    if random.below(2) == 0 {
         listening.hang_up();
     }
-    if dice.roll(2) == 0 {
+    if random.below(2) == 0 {
         assert!(served.send("DELETE", "/mcp", &[id], "").status < 300);
     }
 }
 
-fn one(served: &Served, text: &str, dice: &mut Dice) {
-    match dice.roll(5) {
-        0 => disconnect(served, dice),
-        1 => use_session(served, text, dice),
+fn one(served: &Served, text: &str, random: &mut Random) {
+    match random.below(5) {
+        0 => disconnect(served, random),
+        1 => use_session(served, text, random),
         2 => {
             let level =
                 json!({"name": "report", "arguments": {}, "_meta": {format!("{META}logLevel"): "debug"}});
@@ -92,7 +92,7 @@ fn requests_sessions_streams_and_disconnects_at_random() {
     let mut server = server(stage());
     server.limits(Limits::default());
     let handle = server.handle();
-    let bound = server.http().leave_signals().bind("127.0.0.1:0").unwrap();
+    let bound = server.http().no_signal_handlers().bind("127.0.0.1:0").unwrap();
     let address = bound.address().to_owned();
     let serving = thread::spawn(move || bound.serve());
     thread::scope(|scope| {
@@ -100,9 +100,9 @@ fn requests_sessions_streams_and_disconnects_at_random() {
             let (address, handle) = (&address, &handle);
             scope.spawn(move || {
                 let served = Served::elsewhere(address.clone());
-                let mut dice = Dice(thread + 1);
+                let mut random = Random(thread + 1);
                 for n in 0..count.div_ceil(THREADS) {
-                    one(&served, &format!("{thread}:{n}"), &mut dice);
+                    one(&served, &format!("{thread}:{n}"), &mut random);
                     update(handle);
                 }
             });

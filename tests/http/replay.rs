@@ -34,7 +34,7 @@ fn a_call_outlives_its_connection_and_its_result_waits() {
     let id = served.open("2025-11-25", json!({}));
     let session = ("Mcp-Session-Id", id.as_str());
     let mut call = served.ask(&id, 1, "tools/call", json!({"name": "leave"}));
-    // The server lets its client go.
+    // The server disconnects its client.
     let primed = call.event().unwrap();
     assert!(primed.data.is_empty() && primed.id.is_some());
     let report = call.event().unwrap();
@@ -42,19 +42,19 @@ fn a_call_outlives_its_connection_and_its_result_waits() {
     let last = call.rest();
     assert_eq!(last.last().unwrap().retry, Some(10));
     let (first, seen) = (primed.id.unwrap(), report.id.unwrap());
-    // Back before the end: the rest comes here, and nothing twice.
+    // A reconnect before the end: it gets the rest, and no event twice.
     let mut back = served.send("GET", "/mcp", &[session, GET, ("Last-Event-ID", &seen)], "");
     stage.mark("go");
     assert_eq!(back.message()["result"]["content"][0]["text"], "went");
     assert_eq!(back.event(), None);
-    // Once more from the start, after the end, and nothing of another stream.
+    // A reconnect from the start, after the end: it gets nothing of another stream.
     assert!(served.ask(&id, 2, "tools/call", json!({"name": "report"})).rest().len() > 3);
     let again = served.send("GET", "/mcp", &[session, GET, ("Last-Event-ID", &first)], "").rest();
     let methods: Vec<_> = again.iter().map(|event| event.message()).collect();
     assert_eq!(methods.len(), 2);
     assert_eq!(methods[0]["method"], "notifications/message");
     assert_eq!(methods[1]["result"]["content"][0]["text"], "went");
-    // Of another session, of no stream, of nothing.
+    // An id of another session, of no stream, and an invalid id.
     let other = served.open("2025-11-25", json!({}));
     for (session, last, status) in
         [(&other, first.as_str(), 410), (&id, "99-1", 410), (&id, "x", 400), (&id, "", 400)]
@@ -91,7 +91,7 @@ fn changes_are_stored_for_a_listener_and_sent_once() {
     let event = first.event().unwrap();
     assert_eq!(event.message()["method"], "notifications/tools/list_changed");
     first.hang_up();
-    // One who comes without an id has seen everything that was sent; one with an id only that much.
+    // Without an id the client has received everything that was sent; with an id only the events up to it.
     served.handle.remove_tool("one").unwrap();
     let seen = event.id.unwrap();
     let mut second = served.send("GET", "/mcp", &[fields[0], GET, ("Last-Event-ID", &seen)], "");

@@ -22,7 +22,7 @@ fn foreign_hosts_and_origins_are_rejected() {
     assert_eq!(status(&[("Host", "evil.example"), ("Origin", "http://evil.example")]), 403);
     assert_eq!(status(&[("Origin", "http://localhost:5173")]), 200);
     assert_eq!(status(&[("Origin", "http://localhost"), ("Origin", "http://localhost")]), 403);
-    // Whatever else is asked for.
+    // For every kind of request.
     for method in ["GET", "DELETE", "OPTIONS"] {
         assert_eq!(served.send(method, "/mcp", &[("Host", "evil.example")], "").status, 403);
     }
@@ -76,7 +76,7 @@ fn tokens_determine_the_principal() {
     assert_eq!(who("a b").0, 400);
     let answer = served.modern(&[("Authorization", "Bearer b1")], "tools/call", json!({"name": "who"}));
     assert_eq!(answer.json()["result"]["content"][0]["text"], "bob");
-    // In the query a token is none, and every verb needs one.
+    // A token in the query does not count, and every method requires one.
     assert_eq!(
         served.send("POST", "/mcp?access_token=a1", &[("Content-Type", "application/json")], "{}").status,
         401
@@ -91,7 +91,7 @@ fn tokens_determine_the_principal() {
 }
 
 #[test]
-fn pages_beside_the_endpoint_need_what_it_needs_unless_they_are_public() {
+fn pages_require_the_same_host_and_token_as_the_endpoint_unless_public() {
     let served = serve_with(server(stage()), |http| {
         http.tokens([("a1", "alice")])
             .page(StatusPage::new("/healthz", "text/plain", || "ok\n".to_owned()).public())
@@ -137,10 +137,10 @@ fn a_session_belongs_to_its_principal() {
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "who"}});
     let as_whom = |token| served.post(&[("Authorization", token), ("Mcp-Session-Id", &id)], &call);
     assert_eq!(as_whom("Bearer a1").json()["result"]["content"][0]["text"], "alice");
-    // Another token of the same owner will do; another owner finds nothing.
+    // Another token of the same owner is accepted; another owner gets 404.
     assert_eq!(as_whom("Bearer a2").status, 200);
     assert_eq!(as_whom("Bearer b1").status, 404);
-    // Nor what was said in it.
+    // Another owner cannot read its events either.
     let listen = |token, last| {
         let accept = ("Accept", "text/event-stream");
         let fields =
@@ -175,7 +175,7 @@ fn listed_tokens_are_accepted() {
     assert_eq!((status("Bearer s3cret"), status("Bearer s3cre"), status("Bearer s3crets")), (200, 401, 401));
 }
 
-/// An unset variable must not make a server that nobody can call, or that anybody can.
+/// An unset variable must not create a server that rejects everyone, or accepts everyone.
 #[test]
 fn a_token_that_no_client_can_send_is_an_error_before_serving_starts() {
     for token in ["", "two words", "line\n", "\u{e9}t\u{e9}"] {

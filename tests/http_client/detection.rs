@@ -1,5 +1,5 @@
-//! Which era is spoken: what each way of answering the first question means (MCP 2026-07-28
-//! basic/versioning, streamable-http backward compatibility).
+//! Detection of the era: the meaning of each response to the probe (MCP 2026-07-28 basic/versioning,
+//! streamable-http backward compatibility).
 
 use std::net::TcpStream;
 
@@ -26,7 +26,7 @@ pub(crate) fn error(id: &str, code: i32, data: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no","data":{data}}}}}"#)
 }
 
-/// Answers as a server with sessions does, the first question excepted.
+/// Responds as a server with sessions does, except to the probe.
 pub(crate) fn session_server(seen: &Seen, to: &mut TcpStream) -> Next {
     if !seen.line.starts_with("POST") {
         return answer(to, "405 Method Not Allowed", "", "");
@@ -39,7 +39,7 @@ pub(crate) fn session_server(seen: &Seen, to: &mut TcpStream) -> Next {
     }
 }
 
-/// The era or the kind of error, with a server that answers the first question like this.
+/// Returns the era or the kind of error, with a server that responds to the probe like this.
 fn verdict(
     first: impl Fn(&str) -> (&'static str, &'static str, String) + Send + Sync + 'static,
 ) -> Result<Protocol, ErrorKind> {
@@ -61,7 +61,7 @@ fn verdict(
     assert_eq!(probe.header("mcp-protocol-version"), Some("2026-07-28"));
     assert_eq!(member(&probe.body, META), "2026-07-28");
     for legacy in seen.iter().skip(1).filter(|s| s.line.starts_with("POST")) {
-        // The older era begins clean (requirement NEG-19).
+        // The messages of the session contain nothing of the probe (requirement NEG-19).
         assert!(legacy.header("mcp-method").is_none() && legacy.header("mcp-name").is_none());
         assert!(!legacy.body.contains("io.modelcontextprotocol/"), "{}", legacy.body);
         let opens = member(&legacy.body, "/method") == "initialize";
@@ -122,7 +122,7 @@ fn the_first_answer_decides_the_era() {
 }
 
 #[test]
-fn an_era_that_was_chosen_is_not_asked_for() {
+fn a_chosen_era_needs_no_probe() {
     let stage = Stage::new(session_server);
     let client = client().protocol(Protocol::Session).connect(stage.url()).unwrap();
     assert_eq!(member(&stage.next().body, "/method"), "initialize");
@@ -131,7 +131,7 @@ fn an_era_that_was_chosen_is_not_asked_for() {
 }
 
 #[test]
-fn a_client_told_to_speak_the_newer_era_does_not_fall_back() {
+fn a_client_of_the_newer_era_does_not_fall_back() {
     let stage = Stage::new(session_server);
     let error = client().protocol(Protocol::Stateless).connect(stage.url()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PeerIncompatible);
@@ -139,7 +139,7 @@ fn a_client_told_to_speak_the_newer_era_does_not_fall_back() {
 }
 
 #[test]
-fn nobody_there_is_an_error_and_no_era() {
+fn an_unreachable_server_is_an_error_and_selects_no_era() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);

@@ -1,4 +1,4 @@
-//! Nothing is left: threads and descriptors are counted in a process of their own.
+//! Closed clients leave no thread or descriptor; both are counted in a separate process.
 
 use std::fs;
 use std::io::Read;
@@ -9,10 +9,10 @@ use std::time::Instant;
 use tinymcp::{ErrorKind, Protocol, json};
 
 use crate::detection::{discovered, initialized};
-use crate::stage::{JSON, Next, Stage, answer, say, stream};
-use crate::{LONG, client};
+use crate::stage::{JSON, Next, Stage, answer, stream, write_text};
+use crate::{TIMEOUT, client};
 
-/// Threads of ours and descriptors of this process.
+/// Threads of the library and descriptors of this process.
 fn census() -> (usize, usize) {
     let ours = |path: &fs::DirEntry| {
         let name = fs::read_to_string(path.path().join("comm")).unwrap_or_default();
@@ -22,34 +22,34 @@ fn census() -> (usize, usize) {
     (threads, fs::read_dir("/proc/self/fd").unwrap().count())
 }
 
-/// Runs in a process where nothing else does; see below.
+/// Runs in a process without other tests; see below.
 #[test]
 fn counted() {
     if std::env::var_os("TEST_ALONE").is_none() {
         return;
     }
-    // What the standard library opens once is opened now.
+    // The standard library opens some descriptors once, here.
     round();
     let before = (0, census().1);
     for _ in 0..10 {
         round();
     }
-    // The system takes a moment to forget a thread that has ended.
-    let end = Instant::now() + LONG;
+    // The system needs a moment to remove a thread that has ended.
+    let end = Instant::now() + TIMEOUT;
     while census() != before && Instant::now() < end {
         std::thread::yield_now();
     }
     assert_eq!(census(), before);
 }
 
-/// One client each with servers of every sort, closed while things are under way.
+/// One client for each kind of server, closed while calls are in flight.
 fn round() {
     for era in [Protocol::Session, Protocol::Stateless] {
-        let (tell, under_way) = mpsc::channel();
+        let (sender, under_way) = mpsc::channel();
         let stage = Stage::new(move |seen, to| {
             if seen.line.starts_with("GET") {
                 stream(to);
-                say(to, "id: 1\ndata: {}\n\n");
+                write_text(to, "id: 1\ndata: {}\n\n");
                 let _ = to.read(&mut [0]);
                 return Next::Close;
             }
@@ -64,7 +64,7 @@ fn round() {
                 }
                 "tools/call" => {
                     stream(to);
-                    tell.send(()).unwrap();
+                    sender.send(()).unwrap();
                     let _ = to.read(&mut [0]);
                     Next::Close
                 }
@@ -74,7 +74,7 @@ fn round() {
         let client = client().protocol(era).connect(stage.url()).unwrap();
         let calls: Vec<_> = (0..3).map(|_| client.request_tool("slow", json!({})).start().unwrap()).collect();
         for _ in 0..3 {
-            under_way.recv_timeout(LONG).unwrap();
+            under_way.recv_timeout(TIMEOUT).unwrap();
         }
         client.close();
         for call in calls {

@@ -1,41 +1,61 @@
-//! Clients over HTTP against scripted servers: finding the era, sessions that come and go, servers
-//! that do not behave. Every call ends with an answer or a typed error, and nothing is left behind.
+//! Clients over HTTP against scripted servers: detection of the era, sessions, servers that break the
+//! protocol. Every call ends with a result or a typed error, and nothing is left.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[cfg(feature = "oauth")]
+#[path = "../fixtures/auth_server.rs"]
+mod auth_server;
 mod detection;
-mod early;
-mod leftovers;
-mod modern;
-mod oldest;
 #[cfg(feature = "http-server")]
-mod ours;
+mod discovery;
+#[cfg(feature = "oauth-jwt")]
+mod dpop;
+mod early_responses;
+#[cfg(feature = "oauth")]
+mod grants;
+mod leftovers;
+mod legacy_sse;
+mod modern;
+#[cfg(all(feature = "http-server", unix))]
+mod overflow;
+#[cfg(feature = "http-server")]
+mod own_server;
 mod sessions;
-// Shared with the tests of the carrier, which use all of it.
+#[cfg(feature = "oauth")]
+mod sign_in;
+// Shared with the tests of the transport, which use all of it.
 #[allow(dead_code)]
 #[path = "../../src/transport/http_client/tests/stage.rs"]
 mod stage;
+#[cfg(all(feature = "oauth", unix))]
+mod token_file;
+
+#[cfg(all(feature = "tls", feature = "http-server"))]
+mod tls;
+#[cfg(feature = "http-server")]
+mod unix_socket;
 
 use std::time::Duration;
 
 use tinymcp::{Client, ClientBuilder, Limits};
 
-/// What the scripted servers parse requests with.
+/// Request parser of the scripted servers.
 mod json {
     pub(crate) use tinymcp::json::Doc;
 }
 
-/// Longer than anything takes on a loaded machine.
-const LONG: Duration = Duration::from_secs(20);
+/// Upper bound for every wait, also on a loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A client to be, with a deadline that a test can wait for.
+/// A builder of a client with a short deadline.
 fn client() -> ClientBuilder {
     Client::builder("tester", "1.0.0").limits(limits())
 }
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    limits.call_timeout = LONG;
+    limits.client.call_timeout = TIMEOUT;
     limits
 }
 

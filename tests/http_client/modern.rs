@@ -1,13 +1,13 @@
-//! Requests that stand alone: headers, tools with bad annotations, one refresh and no more.
+//! Stateless requests: headers, tools with invalid annotations, at most one refresh.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
-use tinymcp::{ErrorKind, FormResponse, json};
+use tinymcp::{ElicitResponse, ErrorKind, json};
 
 use crate::detection::{META, discovered, error};
-use crate::stage::{JSON, Next, Seen, Stage, answer, say, stream};
-use crate::{LONG, client, member};
+use crate::stage::{JSON, Next, Seen, Stage, answer, stream, write_text};
+use crate::{TIMEOUT, client, member};
 
 fn complete(id: &str, members: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete",{members}}}}}"#)
@@ -40,7 +40,7 @@ fn every_post_carries_headers_that_agree_with_its_body() {
         answer(to, "200 OK", JSON, &body)
     });
     let client = client().connect(stage.url()).unwrap();
-    // Before the list was read, without the argument's header.
+    // Before the list is read, the call has no header for the argument.
     client.call_tool("paint é", json!({"zone": "a"})).unwrap();
     client.tools().unwrap();
     client.call_tool("paint é", json!({"zone": " b"})).unwrap();
@@ -70,7 +70,7 @@ fn every_post_carries_headers_that_agree_with_its_body() {
 }
 
 #[test]
-fn the_last_list_says_what_is_mirrored() {
+fn the_last_list_determines_the_mirrored_arguments() {
     let lists = AtomicUsize::new(0);
     let stage = Stage::new(move |seen, to| {
         let id = member(&seen.body, "/id");
@@ -99,12 +99,12 @@ fn the_last_list_says_what_is_mirrored() {
 }
 
 #[test]
-fn what_broke_off_is_sent_anew_once_where_that_does_no_harm() {
+fn an_interrupted_request_is_sent_again_once_if_that_is_safe() {
     let stage = Stage::new(|seen, to| {
         let id = member(&seen.body, "/id");
         match member(&seen.body, "/method").as_str() {
             "server/discover" => answer(to, "200 OK", JSON, &discovered(&id)),
-            // Its second connection answers.
+            // The response arrives on its second connection.
             "tools/list" if seen.connection == 1 => answer(to, "200 OK", JSON, &tools(&id, "")),
             _ => Next::Close,
         }
@@ -136,26 +136,26 @@ fn tools_with_bad_annotations_are_left_out_and_reported() {
         };
         answer(to, "200 OK", JSON, &body)
     });
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let hears = Arc::clone(&told);
-    let (tell, wait) = mpsc::channel();
-    let client = client().on_noise(move |noise| {
-        hears.lock().unwrap().push(noise.to_owned());
-        let _ = tell.send(());
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let recorded = Arc::clone(&lines);
+    let (sender, wait) = mpsc::channel();
+    let client = client().on_stray_output(move |stray| {
+        recorded.lock().unwrap().push(stray.to_owned());
+        let _ = sender.send(());
     });
     let client = client.connect(stage.url()).unwrap();
     let names: Vec<String> = client.tools().unwrap().into_iter().map(|tool| tool.name).collect();
     assert_eq!(names, ["good", "plain"]);
     for _ in 0..3 {
-        wait.recv_timeout(LONG).unwrap();
+        wait.recv_timeout(TIMEOUT).unwrap();
     }
-    let told = told.lock().unwrap().join("\n");
-    assert!(told.contains("empty") && told.contains("number") && told.contains("inside"), "{told}");
+    let lines = lines.lock().unwrap().join("\n");
+    assert!(lines.contains("empty") && lines.contains("number") && lines.contains("inside"), "{lines}");
     client.close();
 }
 
 #[test]
-fn headers_that_do_not_fit_are_mended_once() {
+fn mismatched_headers_are_corrected_once() {
     let calls = AtomicUsize::new(0);
     let stage = Stage::new(move |seen, to| {
         let id = member(&seen.body, "/id");
@@ -175,7 +175,7 @@ fn headers_that_do_not_fit_are_mended_once() {
     });
     let client = client().connect(stage.url()).unwrap();
     assert_eq!(client.call_tool("paint", json!({"zone": "a"})).unwrap().texts(), "done");
-    // What cannot be mended is an error, after one attempt.
+    // A failure that a refresh does not correct is an error after one attempt.
     let failed = client.call_tool("paint", json!({"zone": "b"})).unwrap_err();
     assert_eq!((failed.kind(), failed.code()), (ErrorKind::Remote, Some(-32020)));
     let methods: Vec<String> = stage.rest().iter().map(|s| member(&s.body, "/method")).collect();
@@ -185,7 +185,7 @@ fn headers_that_do_not_fit_are_mended_once() {
 }
 
 #[test]
-fn questions_come_in_the_answer_and_their_answers_in_a_new_request() {
+fn requests_are_in_the_result_and_responses_in_a_new_request() {
     let ids = Arc::new(Mutex::new(Vec::new()));
     let known = Arc::clone(&ids);
     let stage = Stage::new(move |seen, to| {
@@ -208,13 +208,13 @@ fn questions_come_in_the_answer_and_their_answers_in_a_new_request() {
         // Once as events, once as JSON.
         if round.is_empty() {
             stream(to);
-            say(to, &format!("data: {body}\n\n"));
+            write_text(to, &format!("data: {body}\n\n"));
             return Next::Close;
         }
         answer(to, "200 OK", JSON, &body)
     });
     let client =
-        client().on_form(|_| Ok(FormResponse::accept(json!({"n": 7})))).connect(stage.url()).unwrap();
+        client().on_elicit(|_| Ok(ElicitResponse::accept(json!({"n": 7})))).connect(stage.url()).unwrap();
     assert_eq!(client.call_tool("ask", json!({})).unwrap().texts(), "7");
     client.close();
     let mut ids = ids.lock().unwrap().clone();
@@ -224,7 +224,7 @@ fn questions_come_in_the_answer_and_their_answers_in_a_new_request() {
 
 #[test]
 fn a_cancelled_call_closes_its_stream_and_posts_nothing() {
-    let (tell, told) = mpsc::channel::<Result<usize, ()>>();
+    let (sender, receiver) = mpsc::channel::<Result<usize, ()>>();
     let stage = Stage::new(move |seen, to| {
         use std::io::Read;
         let id = member(&seen.body, "/id");
@@ -232,21 +232,21 @@ fn a_cancelled_call_closes_its_stream_and_posts_nothing() {
             return answer(to, "200 OK", JSON, &discovered(&id));
         }
         stream(to);
-        say(to, ": working\n\n");
-        tell.send(Err(())).unwrap();
-        let _ = tell.send(to.read(&mut [0]).map_err(drop));
+        write_text(to, ": working\n\n");
+        sender.send(Err(())).unwrap();
+        let _ = sender.send(to.read(&mut [0]).map_err(drop));
         Next::Close
     });
     let client = client().connect(stage.url()).unwrap();
     let call = client.request_tool("slow", json!({})).start().unwrap();
-    told.recv_timeout(LONG).unwrap().unwrap_err();
+    receiver.recv_timeout(TIMEOUT).unwrap().unwrap_err();
     let canceller = call.canceller();
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| call.wait());
         canceller.cancel();
         assert_eq!(waits.join().unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
     });
-    let end = told.recv_timeout(LONG).expect("the server sees the end");
+    let end = receiver.recv_timeout(TIMEOUT).expect("the server sees the end");
     assert!(matches!(end, Ok(0) | Err(())));
     client.close();
     let posts: Vec<Seen> = stage.rest();
@@ -254,7 +254,7 @@ fn a_cancelled_call_closes_its_stream_and_posts_nothing() {
 }
 
 #[test]
-fn progress_is_told_on_the_waiting_thread_and_never_after() {
+fn progress_is_reported_on_the_waiting_thread_and_never_after_the_result() {
     let stage = Stage::new(|seen, to| {
         let id = member(&seen.body, "/id");
         if member(&seen.body, "/method") == "server/discover" {
@@ -268,19 +268,19 @@ fn progress_is_told_on_the_waiting_thread_and_never_after() {
             )
         };
         stream(to);
-        say(to, &format!("data: {}\n\ndata: {}\n\n", progress(1), progress(2)));
-        say(to, &format!("data: {}\n\ndata: {}\n\n", text(&id, "done"), progress(3)));
+        write_text(to, &format!("data: {}\n\ndata: {}\n\n", progress(1), progress(2)));
+        write_text(to, &format!("data: {}\n\ndata: {}\n\n", text(&id, "done"), progress(3)));
         Next::Close
     });
     let client = client().connect(stage.url()).unwrap();
     let here = std::thread::current().id();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let hears = Arc::clone(&heard);
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let recorded = Arc::clone(&steps);
     let call = client.request_tool("slow", json!({})).on_progress(move |progress| {
         assert_eq!(std::thread::current().id(), here);
-        hears.lock().unwrap().push(progress.done);
+        recorded.lock().unwrap().push(progress.done);
     });
     assert_eq!(call.wait().unwrap().texts(), "done");
     client.close();
-    assert_eq!(*heard.lock().unwrap(), [1.0, 2.0]);
+    assert_eq!(*steps.lock().unwrap(), [1.0, 2.0]);
 }

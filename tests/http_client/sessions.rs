@@ -1,4 +1,4 @@
-//! Sessions: latched, lost, opened again once for all threads, and asked questions in.
+//! Sessions: kept, lost, opened again once for all threads, and requests of the server in them.
 
 use std::collections::HashSet;
 use std::net::TcpStream;
@@ -7,11 +7,11 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use tinymcp::{Call, Change, ErrorKind, FormResponse, Protocol, json};
+use tinymcp::{Call, Change, ElicitResponse, ErrorKind, Protocol, json};
 
 use crate::detection::initialized;
-use crate::stage::{JSON, Next, Seen, Stage, answer, say, stream};
-use crate::{LONG, client, member};
+use crate::stage::{JSON, Next, Seen, Stage, answer, stream, write_text};
+use crate::{TIMEOUT, client, member};
 
 fn done(seen: &Seen, to: &mut TcpStream) -> Next {
     let id = member(&seen.body, "/id");
@@ -20,7 +20,7 @@ fn done(seen: &Seen, to: &mut TcpStream) -> Next {
     answer(to, "200 OK", JSON, &body)
 }
 
-/// A server whose sessions can be made to end.
+/// A server whose sessions the test can end.
 struct Sessions {
     opened: AtomicUsize,
     alive: Mutex<HashSet<String>>,
@@ -35,7 +35,7 @@ impl Sessions {
         self.alive.lock().unwrap().clear();
     }
 
-    /// Whether a message belongs to a session that lives.
+    /// Returns whether a message belongs to an open session.
     fn knows(&self, seen: &Seen) -> bool {
         self.alive.lock().unwrap().contains(seen.header("mcp-session-id").unwrap_or_default())
     }
@@ -64,13 +64,13 @@ fn member_or_empty(seen: &Seen, pointer: &str) -> String {
 }
 
 #[test]
-fn a_lost_session_is_opened_once_for_all_threads_and_every_call_goes_on() {
+fn a_lost_session_is_opened_once_for_all_threads_and_every_call_continues() {
     let sessions = Sessions::new();
     let serving = Arc::clone(&sessions);
     let stage = Stage::new(move |seen, to| serving.serve(seen, to));
-    let (tell, told) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     let client =
-        client().protocol(Protocol::Session).on_change(move |change| tell.send(change.clone()).unwrap());
+        client().protocol(Protocol::Session).on_change(move |change| sender.send(change.clone()).unwrap());
     let client = client.connect(stage.url()).unwrap();
     for round in 1..=5 {
         sessions.forget();
@@ -84,15 +84,19 @@ fn a_lost_session_is_opened_once_for_all_threads_and_every_call_goes_on() {
             }
         });
         assert_eq!(sessions.opened.load(Ordering::Relaxed), round + 1);
-        // What was told meanwhile was told to nobody.
-        assert_eq!(told.recv_timeout(LONG).unwrap(), Change::Tools);
+        // Changes between the two streams reached no listener.
+        assert_eq!(received.recv_timeout(TIMEOUT).unwrap(), Change::Tools);
     }
     client.close();
     drop(client);
-    assert_eq!(told.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected), "once for each session");
+    assert_eq!(
+        received.recv_timeout(TIMEOUT),
+        Err(mpsc::RecvTimeoutError::Disconnected),
+        "once for each session"
+    );
 }
 
-/// A server that opens sessions and knows none of them.
+/// A server that opens sessions and rejects every request in them.
 fn forgetful() -> Stage {
     Stage::new(|seen, to| {
         if member_or_empty(seen, "/method") == "initialize" {
@@ -116,7 +120,7 @@ fn a_storm_of_lost_sessions_ends_in_a_typed_error() {
 }
 
 #[test]
-fn a_session_that_takes_its_time_to_open_again_keeps_no_call_beyond_its_deadline() {
+fn a_slow_new_session_delays_no_call_beyond_its_deadline() {
     let sessions = Sessions::new();
     let serving = Arc::clone(&sessions);
     let (open, opens) = mpsc::channel::<()>();
@@ -124,7 +128,7 @@ fn a_session_that_takes_its_time_to_open_again_keeps_no_call_beyond_its_deadline
     let stage = Stage::new(move |seen, to| {
         let again = serving.opened.load(Ordering::Relaxed) == 1;
         if again && member_or_empty(seen, "/method") == "initialize" {
-            opens.lock().unwrap().recv_timeout(LONG).expect("the call ends first");
+            opens.lock().unwrap().recv_timeout(TIMEOUT).expect("the call ends first");
         }
         serving.serve(seen, to)
     });
@@ -137,7 +141,7 @@ fn a_session_that_takes_its_time_to_open_again_keeps_no_call_beyond_its_deadline
     for started in [false, true] {
         assert_eq!(short(started).unwrap_err().kind(), ErrorKind::Timeout);
     }
-    // The opening goes on, and who has the time for it gets its answer.
+    // The opening continues, and a caller with a longer timeout gets its result.
     open.send(()).unwrap();
     assert_eq!(client.call_tool("t", json!({})).unwrap().texts(), "done");
     assert_eq!(sessions.opened.load(Ordering::Relaxed), 2);
@@ -148,11 +152,11 @@ fn a_session_that_takes_its_time_to_open_again_keeps_no_call_beyond_its_deadline
 fn a_started_call_whose_session_is_lost_runs_before_anybody_waits_for_it() {
     let sessions = Sessions::new();
     let serving = Arc::clone(&sessions);
-    let (tell, told) = mpsc::channel::<()>();
+    let (sender, received) = mpsc::channel::<()>();
     let stage = Stage::new(move |seen, to| {
         let next = serving.serve(seen, to);
         if member_or_empty(seen, "/method") == "tools/call" && serving.knows(seen) {
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
         }
         next
     });
@@ -161,13 +165,13 @@ fn a_started_call_whose_session_is_lost_runs_before_anybody_waits_for_it() {
         sessions.forget();
         let calls: Vec<_> = (0..4).map(|_| client.request_tool("t", json!({})).start().unwrap()).collect();
         for _ in 0..4 {
-            told.recv_timeout(LONG).expect("it ran although nobody waits");
+            received.recv_timeout(TIMEOUT).expect("the call runs without a waiting caller");
         }
         assert_eq!(sessions.opened.load(Ordering::Relaxed), round + 1);
         for call in calls {
             assert_eq!(call.wait().unwrap().texts(), "done");
         }
-        assert!(told.try_recv().is_err(), "each ran once");
+        assert!(received.try_recv().is_err(), "each ran once");
     }
     assert_eq!(client.in_flight(), 0);
     client.close();
@@ -204,12 +208,12 @@ fn questions_on_the_stream_of_a_call_are_answered_by_posts() {
             "initialize" => answer(to, "200 OK", &format!("{JSON}Mcp-Session-Id: s\r\n"), &initialized(&id)),
             "tools/call" => {
                 stream(to);
-                say(
+                write_text(
                     to,
                     "data: {\"jsonrpc\":\"2.0\",\"id\":\"q1\",\"method\":\"elicitation/create\",\"params\":{\"message\":\"?\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\",\"default\":3}}}}}\n\n",
                 );
-                let n = replied.lock().unwrap().recv_timeout(LONG).unwrap();
-                say(
+                let n = replied.lock().unwrap().recv_timeout(TIMEOUT).unwrap();
+                write_text(
                     to,
                     &format!(
                         "data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"{n}\"}}]}}}}\n\n"
@@ -225,15 +229,15 @@ fn questions_on_the_stream_of_a_call_are_answered_by_posts() {
             _ => answer(to, "202 Accepted", "", ""),
         }
     });
-    let client = client().protocol(Protocol::Session).on_form(|_| Ok(FormResponse::accept(json!({}))));
+    let client = client().protocol(Protocol::Session).on_elicit(|_| Ok(ElicitResponse::accept(json!({}))));
     let client = client.connect(stage.url()).unwrap();
     assert_eq!(client.call_tool("ask", json!({})).unwrap().texts(), "3");
     client.close();
 }
 
 #[test]
-fn a_cancelled_call_is_told_to_the_server() {
-    let (tell, told) = mpsc::channel::<String>();
+fn the_server_is_notified_of_a_cancelled_call() {
+    let (sender, received) = mpsc::channel::<String>();
     let stage = Stage::new(move |seen, to| {
         use std::io::Read;
         if !seen.line.starts_with("POST") {
@@ -244,12 +248,12 @@ fn a_cancelled_call_is_told_to_the_server() {
             "initialize" => answer(to, "200 OK", JSON, &initialized(&id)),
             "tools/call" => {
                 stream(to);
-                tell.send(id).unwrap();
+                sender.send(id).unwrap();
                 let _ = to.read(&mut [0]);
                 Next::Close
             }
             "notifications/cancelled" => {
-                tell.send(member(&seen.body, "/params/requestId")).unwrap();
+                sender.send(member(&seen.body, "/params/requestId")).unwrap();
                 answer(to, "202 Accepted", "", "")
             }
             _ => answer(to, "202 Accepted", "", ""),
@@ -257,9 +261,9 @@ fn a_cancelled_call_is_told_to_the_server() {
     });
     let client = client().protocol(Protocol::Session).connect(stage.url()).unwrap();
     let call = client.request_tool("slow", json!({})).start().unwrap();
-    let id = told.recv_timeout(LONG).unwrap();
+    let id = received.recv_timeout(TIMEOUT).unwrap();
     call.cancel();
-    assert_eq!(told.recv_timeout(LONG).unwrap(), id);
+    assert_eq!(received.recv_timeout(TIMEOUT).unwrap(), id);
     client.close();
 }
 
@@ -269,8 +273,8 @@ fn a_server_that_restarts_under_load_loses_no_call() {
     let serving = Arc::clone(&sessions);
     let count = AtomicUsize::new(0);
     let stage = Stage::new(move |seen, to| {
-        // Every seventh request meets a server that has just forgotten everything; its connections
-        // are gone once they have answered.
+        // Every seventh request reaches a server that has just restarted: it has no sessions, and its
+        // connections end after their response.
         let restart = count.fetch_add(1, Ordering::Relaxed) % 7 == 6;
         if restart {
             serving.forget();
@@ -285,7 +289,7 @@ fn a_server_that_restarts_under_load_loses_no_call() {
                 for _ in 0..25 {
                     match client.call_tool("t", json!({})) {
                         Ok(output) => assert_eq!(output.texts(), "done"),
-                        // It met two restarts in a row, or its connection closed under it.
+                        // Two restarts in a row, or its connection was closed.
                         Err(error) => assert!(
                             matches!(error.kind(), ErrorKind::SessionLost | ErrorKind::Io),
                             "{error:?}"

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Change, Client, ClientBuilder, ErrorKind, FormResponse, Handle, Hub, Level, Limits, MemoryEnd, Prompt,
+    Change, Client, ClientBuilder, ElicitResponse, ErrorKind, Handle, Hub, Level, Limits, MemoryEnd, Prompt,
     PromptOutput, Protocol, Resource, ResourceContents, Root, Server, Tool, Upstream, json, memory,
     memory_links,
 };
@@ -16,11 +16,11 @@ tinymcp::record! {
     struct Nothing {}
 }
 
-const SOON: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    (limits.probe_timeout, limits.call_timeout) = (SOON, SOON);
+    (limits.client.probe_timeout, limits.client.call_timeout) = (TIMEOUT, TIMEOUT);
     limits
 }
 
@@ -51,9 +51,9 @@ fn client() -> ClientBuilder {
     Client::builder("test", "1.0.0")
 }
 
-/// A server in this process.
-fn inside(make: impl Fn() -> Server + Send + Sync + 'static) -> Upstream {
-    Upstream::with(move |client| {
+/// A server in this process, a new one for each connection.
+pub(super) fn inside(make: impl Fn() -> Server + Send + Sync + 'static) -> Upstream {
+    Upstream::from_fn(move |client| {
         let (theirs, ours) = memory_links();
         let server = make();
         std::thread::spawn(move || server.serve(theirs));
@@ -74,7 +74,7 @@ fn watched(era: Protocol, updates: bool, handles: &mpsc::Sender<Handle>) -> Serv
 /// A client of that server over HTTP.
 #[cfg(all(feature = "http-server", feature = "http-client"))]
 fn connect_over_http(server: Server, client: ClientBuilder, era: Protocol) -> Client {
-    let bound = server.http().leave_signals().bind("127.0.0.1:0").unwrap();
+    let bound = server.http().no_signal_handlers().bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", bound.address());
     std::thread::spawn(move || bound.serve());
     client.protocol(era).limits(limits()).connect(&*url).unwrap()
@@ -101,20 +101,20 @@ fn the_first_update_after_an_answered_subscription_arrives() {
         let (handles, handle) = mpsc::channel();
         let handles = Mutex::new(handles);
         hub.add("one", inside(move || watched(above, true, &handles.lock().unwrap()))).unwrap();
-        hub.wait_settled(Instant::now() + SOON);
+        hub.wait_settled(Instant::now() + TIMEOUT);
         let stop = server.handle();
-        let (told, changes) = mpsc::channel();
-        let told = Mutex::new(told);
+        let (received, changes) = mpsc::channel();
+        let received = Mutex::new(received);
         let listening = client().on_change(move |change| {
             // The test may be over.
-            let _ = told.lock().unwrap().send(change.clone());
+            let _ = received.lock().unwrap().send(change.clone());
         });
         let client = connect(server, listening, below);
         client.subscribe("test://a").unwrap();
-        // Once, and at once: the subscription must be there.
-        handle.recv_timeout(SOON).unwrap().resource_updated("test://a").unwrap();
-        let updated = Change::Updated("test://a".to_owned());
-        while changes.recv_timeout(SOON).expect("the update arrives") != updated {}
+        // The subscription must exist immediately, and once.
+        handle.recv_timeout(TIMEOUT).unwrap().resource_updated("test://a").unwrap();
+        let updated = Change::ResourceUpdated("test://a".to_owned());
+        while changes.recv_timeout(TIMEOUT).expect("the update arrives") != updated {}
         stop.stop();
     });
 }
@@ -126,7 +126,7 @@ fn a_subscription_that_the_server_refuses_is_refused() {
         let (handles, _handle) = mpsc::channel();
         let handles = Mutex::new(handles);
         hub.add("one", inside(move || watched(above, false, &handles.lock().unwrap()))).unwrap();
-        hub.wait_settled(Instant::now() + SOON);
+        hub.wait_settled(Instant::now() + TIMEOUT);
         let stop = server.handle();
         let client = connect(server, client(), below);
         assert!(client.subscribe("test://a").is_err());
@@ -153,21 +153,21 @@ fn servers_log_from_the_level_on_that_the_client_wants() {
             server
         };
         hub.add("one", inside(upstream)).unwrap();
-        hub.wait_settled(Instant::now() + SOON);
-        let (told, logs) = mpsc::channel();
-        let told = Mutex::new(told);
+        hub.wait_settled(Instant::now() + TIMEOUT);
+        let (received, logs) = mpsc::channel();
+        let received = Mutex::new(received);
         let listening = client().on_log(Level::Debug, move |entry| {
             // The test may be over.
-            let _ = told.lock().unwrap().send(entry.level);
+            let _ = received.lock().unwrap().send(entry.level);
         });
         let client = connect(server, listening, below);
         client.call_tool("one__logs", json!({})).unwrap();
-        assert_eq!(logs.recv_timeout(SOON).ok(), Some(Level::Debug));
-        assert_eq!(logs.recv_timeout(SOON).ok(), Some(Level::Error));
-        // And back: what nobody wants is not logged.
+        assert_eq!(logs.recv_timeout(TIMEOUT).ok(), Some(Level::Debug));
+        assert_eq!(logs.recv_timeout(TIMEOUT).ok(), Some(Level::Error));
+        // And back: entries that no client requested are not logged.
         client.set_log_level(Level::Error).unwrap();
         client.call_tool("one__logs", json!({})).unwrap();
-        assert_eq!(logs.recv_timeout(SOON).ok(), Some(Level::Error));
+        assert_eq!(logs.recv_timeout(TIMEOUT).ok(), Some(Level::Error));
     });
 }
 
@@ -177,8 +177,8 @@ fn a_call_to_a_server_that_connects_for_the_first_time_waits_for_it() {
         let (hub, server) = exported();
         let (go, gone) = mpsc::channel::<()>();
         let gone = Mutex::new(gone);
-        let slow = Upstream::with(move |client: ClientBuilder| {
-            // A test that is over lets it go on.
+        let slow = Upstream::from_fn(move |client: ClientBuilder| {
+            // The end of the test releases it.
             let _ = gone.lock().unwrap().recv();
             let (theirs, ours) = memory_links();
             let mut server = of(above);
@@ -189,7 +189,7 @@ fn a_call_to_a_server_that_connects_for_the_first_time_waits_for_it() {
             client.over(ours)
         });
         hub.add("slow", slow).unwrap();
-        hub.add("down", Upstream::with(|_| Client::spawn(std::process::Command::new("/nonexistent"))))
+        hub.add("down", Upstream::from_fn(|_| Client::spawn(std::process::Command::new("/nonexistent"))))
             .unwrap();
         let client = connect(server, client(), below);
         let output = client.call_tool("down__t", json!({})).unwrap();
@@ -198,7 +198,7 @@ fn a_call_to_a_server_that_connects_for_the_first_time_waits_for_it() {
         let prompt = client.request_prompt("slow__p", &[]).start().unwrap();
         let read = client.request_read("test://a").start().unwrap();
         let missing = client.request_read("test://b").start().unwrap();
-        // Of no server, and of none of this name.
+        // A name without a prefix, and one of an unknown server.
         assert!(client.call_tool("slow", json!({})).is_err());
         assert!(client.call_tool("other__t", json!({})).is_err());
         go.send(()).unwrap();
@@ -206,22 +206,22 @@ fn a_call_to_a_server_that_connects_for_the_first_time_waits_for_it() {
         assert_eq!(prompt.wait().unwrap().messages.len(), 1);
         assert_eq!(read.wait().unwrap().contents.len(), 1);
         assert_eq!(missing.wait().unwrap_err().kind(), ErrorKind::Remote);
-        hub.wait_settled(Instant::now() + SOON);
+        hub.wait_settled(Instant::now() + TIMEOUT);
         assert!(client.prompt("slow__missing", &[]).is_err());
         assert!(client.call_tool("slow__missing", json!({})).is_err());
     });
 }
 
-/// A server with sessions that is played: sends what it gets to the test.
-pub(super) fn played(seen: mpsc::Sender<(MemoryEndHandle, String)>) -> Upstream {
+/// A scripted server with sessions: passes what it receives to the test.
+pub(super) fn scripted(seen: mpsc::Sender<(MemoryEndHandle, String)>) -> Upstream {
     let seen = Mutex::new(seen);
-    Upstream::with(move |client: ClientBuilder| {
+    Upstream::from_fn(move |client: ClientBuilder| {
         let (link, end) = memory();
         let end = Arc::new(end);
         let seen = seen.lock().unwrap().clone();
         let kept = Arc::clone(&end);
         std::thread::spawn(move || {
-            while let Some(line) = kept.receive(SOON) {
+            while let Some(line) = kept.receive(TIMEOUT) {
                 let message: serde_json::Value = serde_json::from_str(&line).unwrap();
                 let result = match message["method"].as_str() {
                     Some("initialize") => serde_json::json!({"protocolVersion": "2025-11-25",
@@ -246,17 +246,17 @@ pub(super) type MemoryEndHandle = Arc<MemoryEnd>;
 #[test]
 fn a_request_outside_of_calls_that_the_client_never_answers_fails_in_time() {
     let mut short = limits();
-    short.ask_timeout = Duration::from_millis(200);
-    let hub = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(SOON).build().unwrap();
+    short.client_input_timeout = Duration::from_millis(200);
+    let hub = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(TIMEOUT).build().unwrap();
     let mut server = Server::new("proxy", "1.0.0");
     server.limits(short);
     hub.export(&mut server).unwrap();
     let (seen, messages) = mpsc::channel();
-    hub.add("one", played(seen)).unwrap();
+    hub.add("one", scripted(seen)).unwrap();
     let (link, client) = memory();
     std::thread::spawn(move || server.serve(link));
     let receive = |what: &str| loop {
-        let line = client.receive(SOON).expect(what);
+        let line = client.receive(TIMEOUT).expect(what);
         if line.contains(what) {
             break serde_json::from_str::<serde_json::Value>(&line).unwrap();
         }
@@ -267,7 +267,7 @@ fn a_request_outside_of_calls_that_the_client_never_answers_fails_in_time() {
     receive("\"result\"");
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let next = |what: &str| loop {
-        let (end, line) = messages.recv_timeout(SOON).expect(what);
+        let (end, line) = messages.recv_timeout(TIMEOUT).expect(what);
         if line.contains(what) {
             break (end, serde_json::from_str::<serde_json::Value>(&line).unwrap());
         }
@@ -281,21 +281,21 @@ fn a_request_outside_of_calls_that_the_client_never_answers_fails_in_time() {
 }
 
 #[test]
-fn a_server_with_sessions_is_told_what_the_first_client_can_be_asked_and_can_ask_it_for_roots() {
+fn a_server_with_sessions_gets_the_capabilities_and_roots_of_the_first_client() {
     for below in [Protocol::Session, Protocol::Stateless] {
-        let builder = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(SOON);
+        let builder = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(TIMEOUT);
         let hub = builder.build().unwrap();
         let mut server = Server::new("proxy", "1.0.0");
         server.limits(limits());
         hub.export(&mut server).unwrap();
         let (seen, messages) = mpsc::channel();
-        hub.add("one", played(seen)).unwrap();
+        hub.add("one", scripted(seen)).unwrap();
         let asking = client()
-            .on_form(|_| Ok(FormResponse::decline()))
+            .on_elicit(|_| Ok(ElicitResponse::decline()))
             .roots([Root { uri: "file:///srv/data".into(), name: None }]);
         let client = connect(server, asking, below);
         let next = |what: &str| loop {
-            let (end, line) = messages.recv_timeout(SOON).expect(what);
+            let (end, line) = messages.recv_timeout(TIMEOUT).expect(what);
             if line.contains(what) {
                 break (end, serde_json::from_str::<serde_json::Value>(&line).unwrap());
             }
@@ -307,7 +307,7 @@ fn a_server_with_sessions_is_told_what_the_first_client_can_be_asked_and_can_ask
         next("notifications/initialized");
         end.send(r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#);
         let (_, answer) = next("\"result\"");
-        // Without sessions a client is asked in its calls only.
+        // Without sessions a client gets requests only in its calls.
         let want = match below {
             Protocol::Session => serde_json::json!([{"uri": "file:///srv/data"}]),
             Protocol::Stateless => serde_json::json!([]),
@@ -322,7 +322,7 @@ fn a_client_that_connects_before_the_servers_may_ask_for_completions() {
     for protocol in [Protocol::Session, Protocol::Stateless] {
         let (_hub, server) = exported();
         let client = connect(server, client(), protocol);
-        assert!(client.server().offer.completions, "{protocol:?}");
+        assert!(client.server().capabilities.completions, "{protocol:?}");
     }
 }
 
@@ -330,7 +330,7 @@ fn a_client_that_connects_before_the_servers_may_ask_for_completions() {
 fn response(client: &MemoryEnd, id: u32) -> (serde_json::Value, Vec<String>) {
     let mut before = Vec::new();
     loop {
-        let line = client.receive(SOON).unwrap_or_else(|| panic!("no response {id} after {before:?}"));
+        let line = client.receive(TIMEOUT).unwrap_or_else(|| panic!("no response {id} after {before:?}"));
         let message: serde_json::Value = serde_json::from_str(&line).unwrap();
         if message["id"] == id {
             return (message, before);
@@ -342,7 +342,7 @@ fn response(client: &MemoryEnd, id: u32) -> (serde_json::Value, Vec<String>) {
 #[test]
 fn the_response_to_a_greeting_waits_for_the_instructions_of_servers_and_blocks_nothing() {
     for below in [Protocol::Session, Protocol::Stateless] {
-        let builder = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(SOON);
+        let builder = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(TIMEOUT);
         let hub = builder
             .instructions(|servers| match &servers[0].state {
                 tinymcp::ServerState::Running(info) => info.instructions.clone(),
@@ -357,8 +357,8 @@ fn the_response_to_a_greeting_waits_for_the_instructions_of_servers_and_blocks_n
         let gone = Mutex::new(gone);
         hub.add(
             "one",
-            Upstream::with(move |client| {
-                gone.lock().unwrap().recv_timeout(SOON).unwrap();
+            Upstream::from_fn(move |client| {
+                gone.lock().unwrap().recv_timeout(TIMEOUT).unwrap();
                 let (theirs, ours) = memory_links();
                 let mut server = Server::new("one", "1.0.0");
                 server.instructions("of the server");
@@ -395,7 +395,7 @@ fn the_response_to_a_greeting_waits_for_the_instructions_of_servers_and_blocks_n
         go.send(()).unwrap();
         let (mut greeting, mut tools) = (None, None);
         while greeting.is_none() || tools.is_none() {
-            let line = client.receive(SOON).expect("two responses");
+            let line = client.receive(TIMEOUT).expect("two responses");
             let message: serde_json::Value = serde_json::from_str(&line).unwrap();
             match message["id"].as_u64() {
                 Some(1) => greeting = Some(message),
@@ -435,46 +435,46 @@ fn saying(client: ClientBuilder, text: &'static str) -> Result<Client, tinymcp::
 fn a_server_that_is_replaced_serves_until_the_new_one_is_connected() {
     for below in [Protocol::Session, Protocol::Stateless] {
         let (hub, server) = exported();
-        hub.add("one", Upstream::with(|client| saying(client, "old"))).unwrap();
-        hub.add("two", Upstream::with(|client| saying(client, "other"))).unwrap();
-        hub.wait_settled(Instant::now() + SOON);
+        hub.add("one", Upstream::from_fn(|client| saying(client, "old"))).unwrap();
+        hub.add("two", Upstream::from_fn(|client| saying(client, "other"))).unwrap();
+        hub.wait_settled(Instant::now() + TIMEOUT);
         let client = connect(server, client(), below);
         let call = || client.call_tool("one__t", json!({})).map(|output| output.texts());
         let names = || -> Vec<String> {
-            let listed = client.request_tools(None).fresh().wait().unwrap();
+            let listed = client.request_tools(None).bypass_cache().wait().unwrap();
             listed.entries.into_iter().map(|tool| tool.name).collect()
         };
         let ((begun, begins), (go, gone)) = (mpsc::channel(), mpsc::channel::<()>());
         let gone = Mutex::new(gone);
-        let new = Upstream::with(move |client| {
+        let new = Upstream::from_fn(move |client| {
             // The test may be over.
             let _ = begun.send(());
-            let _ = gone.lock().unwrap().recv_timeout(SOON);
+            let _ = gone.lock().unwrap().recv_timeout(TIMEOUT);
             saying(client, "new")
         });
         std::thread::scope(|scope| {
-            let replacing = scope.spawn(|| hub.replace("one", new, Instant::now() + SOON));
-            begins.recv_timeout(SOON).unwrap();
+            let replacing = scope.spawn(|| hub.replace("one", new, Instant::now() + TIMEOUT));
+            begins.recv_timeout(TIMEOUT).unwrap();
             assert_eq!(call().unwrap(), "old");
             assert_eq!(names(), ["one__t", "two__t"]);
             go.send(()).unwrap();
             replacing.join().unwrap().unwrap();
         });
         assert_eq!(call().unwrap(), "new");
-        hub.wait_settled(Instant::now() + SOON);
+        hub.wait_settled(Instant::now() + TIMEOUT);
         assert_eq!(names(), ["one__t", "two__t"]);
-        // As a server that needs a port of the old one.
+        // Like a server that needs the port of the old one.
         let first = std::sync::atomic::AtomicBool::new(true);
-        let late = Upstream::with(move |client| {
+        let late = Upstream::from_fn(move |client| {
             if first.swap(false, std::sync::atomic::Ordering::SeqCst) {
                 return Err(tinymcp::Error::new(tinymcp::ErrorKind::Io, "the port is in use"));
             }
             saying(client, "late")
         });
-        hub.replace("one", late, Instant::now() + SOON).unwrap();
-        hub.wait_settled(Instant::now() + SOON);
+        hub.replace("one", late, Instant::now() + TIMEOUT).unwrap();
+        hub.wait_settled(Instant::now() + TIMEOUT);
         assert_eq!(call().unwrap(), "late");
-        let unknown = hub.replace("other", Upstream::with(|client| saying(client, "")), Instant::now());
+        let unknown = hub.replace("other", Upstream::from_fn(|client| saying(client, "")), Instant::now());
         assert_eq!(unknown.unwrap_err().kind(), tinymcp::ErrorKind::Invalid);
         hub.close();
     }

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Change, Client, ClientBuilder, Content, ErrorKind, Field, Form, FormResponse, Handle, Hub, Level, Limits,
-    Prompt, PromptOutput, Protocol, Resource, ResourceContents, Role, Root, Server, Tool, Upstream, json,
-    memory_links,
+    Change, Client, ClientBuilder, Content, ElicitResponse, ErrorKind, Field, Form, Handle, Hub, Level,
+    Limits, Prompt, PromptOutput, Protocol, Resource, ResourceContents, Role, Root, Server, Tool, Upstream,
+    json, memory_links,
 };
 
-use super::downstream::played;
+use super::downstream::scripted;
 use super::proxy::in_all_eras;
 
 tinymcp::record! {
@@ -21,12 +21,12 @@ tinymcp::record! {
     struct Name { name: String }
 }
 
-const SOON: Duration = Duration::from_secs(20);
-const MOMENT: Duration = Duration::from_millis(300);
+const TIMEOUT: Duration = Duration::from_secs(20);
+const SHORT_WAIT: Duration = Duration::from_millis(300);
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    (limits.probe_timeout, limits.call_timeout) = (SOON, SOON);
+    (limits.client.probe_timeout, limits.client.call_timeout) = (TIMEOUT, TIMEOUT);
     limits
 }
 
@@ -48,7 +48,7 @@ struct Exported {
     connections: Arc<AtomicUsize>,
     /// Handles of the servers in the order they connected.
     handles: Arc<Mutex<Vec<Handle>>>,
-    /// A call of `asks` or `waits` has begun; each is told to go on.
+    /// A call of `asks` or `waits` has begun; each continues after a signal.
     begins: mpsc::Receiver<()>,
     go: mpsc::Sender<()>,
     gone: Arc<Mutex<mpsc::Receiver<()>>>,
@@ -87,7 +87,7 @@ impl Exported {
         let (connections, handles) = (Arc::clone(&self.connections), Arc::clone(&self.handles));
         let (begun, gone) = (Mutex::new(self.begun.clone()), Arc::clone(&self.gone));
         let cancels = Mutex::new(self.cancels.clone());
-        let upstream = Upstream::with(move |client| {
+        let upstream = Upstream::from_fn(move |client| {
             connections.fetch_add(1, Ordering::Relaxed);
             let (theirs, ours) = memory_links();
             let mut server = upstream(era, begun.lock().unwrap().clone(), Arc::clone(&gone));
@@ -101,14 +101,14 @@ impl Exported {
     }
 
     fn settle(&self) {
-        self.hub.wait_settled(Instant::now() + SOON);
+        self.hub.wait_settled(Instant::now() + TIMEOUT);
     }
 }
 
 fn upstream(era: Protocol, begun: mpsc::Sender<()>, gone: Arc<Mutex<mpsc::Receiver<()>>>) -> Server {
     let mut server = of(era);
     server.logging().resource_updates();
-    let waits = move || begun.send(()).is_ok() && gone.lock().unwrap().recv_timeout(SOON).is_ok();
+    let waits = move || begun.send(()).is_ok() && gone.lock().unwrap().recv_timeout(TIMEOUT).is_ok();
     server
         .tool(Tool::new("echo"), |_, _: Nothing| Ok("echo"))
         .unwrap()
@@ -172,17 +172,17 @@ fn tools(client: &Client) -> Vec<String> {
 
 /// A client and the changes that it is notified of.
 fn listening(server: Server, era: Protocol) -> (Client, mpsc::Receiver<Change>) {
-    let (told, changes) = mpsc::channel();
-    let told = Mutex::new(told);
+    let (sender, changes) = mpsc::channel();
+    let sender = Mutex::new(sender);
     let builder = client().on_change(move |change| {
         // The test may be over.
-        let _ = told.lock().unwrap().send(change.clone());
+        let _ = sender.lock().unwrap().send(change.clone());
     });
     (connect(server, builder, era), changes)
 }
 
 fn receives(changes: &mpsc::Receiver<Change>, expected: &Change) {
-    while changes.recv_timeout(SOON).expect("the change arrives") != *expected {}
+    while changes.recv_timeout(TIMEOUT).expect("the change arrives") != *expected {}
 }
 
 #[test]
@@ -247,19 +247,19 @@ fn each_export_follows_the_changes_of_its_server() {
 }
 
 #[test]
-fn a_request_of_a_server_goes_to_the_client_of_its_only_call_in_any_export() {
+fn a_request_of_a_server_is_sent_to_the_client_of_its_only_call_in_any_export() {
     in_all_eras(|below, above| {
         let exported = Exported::plain();
         let (all, one) = (exported.server(None), exported.server(Some("one")));
         exported.add("one", above, |upstream| upstream);
         exported.settle();
-        let (told, questions) = mpsc::channel();
+        let (sender, questions) = mpsc::channel();
         let asking = |name: &'static str| {
-            let told = told.clone();
-            client().on_form(move |_| {
+            let sender = sender.clone();
+            client().on_elicit(move |_| {
                 // The test may be over.
-                let _ = told.send(name);
-                Ok(FormResponse::accept(json!({"yes": true})))
+                let _ = sender.send(name);
+                Ok(ElicitResponse::accept(json!({"yes": true})))
             })
         };
         let (all, one) = (connect(all, asking("all"), below), connect(one, asking("one"), below));
@@ -276,7 +276,7 @@ fn a_request_of_a_server_goes_to_the_client_of_its_only_call_in_any_export() {
         let calls = [(&all, "one__asks"), (&one, "asks")]
             .map(|(client, tool)| client.request_tool(tool, json!({})).start().unwrap());
         for _ in &calls {
-            exported.begins.recv_timeout(SOON).unwrap();
+            exported.begins.recv_timeout(TIMEOUT).unwrap();
         }
         for _ in 0..4 {
             exported.go.send(()).unwrap();
@@ -285,7 +285,8 @@ fn a_request_of_a_server_goes_to_the_client_of_its_only_call_in_any_export() {
         let asked: Vec<&str> = questions.try_iter().collect();
         match above {
             Protocol::Stateless => assert_eq!((failed, asked.len()), ([false; 2], 2)),
-            // After the first refusal the server works for one client, which may then be asked.
+            // After the first refusal the server processes calls of one client only, so that client
+            // may get requests.
             Protocol::Session => {
                 assert!(failed.contains(&true), "{failed:?}");
                 for (name, failed) in ["all", "one"].iter().zip(failed) {
@@ -305,21 +306,21 @@ fn progress_and_cancellation_are_those_of_their_call() {
         exported.settle();
         let (all, one) = (connect(all, client(), below), connect(one, client(), below));
         let begin = |client: &Client, tool: &str, name: &'static str| {
-            let (told, steps) = mpsc::channel();
+            let (sender, steps) = mpsc::channel();
             let request = client.request_tool(tool, json!({"name": name}));
             // The test may be over.
-            let request = request.on_progress(move |step| _ = told.send(step.message));
+            let request = request.on_progress(move |step| _ = sender.send(step.message));
             (request.start().unwrap(), steps)
         };
         let (in_all, all_steps) = begin(&all, "one__waits", "all");
         let (alone, steps) = begin(&one, "waits", "one");
         for _ in 0..2 {
-            exported.begins.recv_timeout(SOON).unwrap();
+            exported.begins.recv_timeout(TIMEOUT).unwrap();
         }
         let waiting = std::thread::spawn(move || in_all.wait());
-        // The call that stays gets its own progress; the other one is cancelled alone.
+        // One call is cancelled; the other one continues and gets its own progress.
         alone.cancel();
-        assert_eq!(exported.cancelled.recv_timeout(SOON).as_deref(), Ok("one"));
+        assert_eq!(exported.cancelled.recv_timeout(TIMEOUT).as_deref(), Ok("one"));
         exported.go.send(()).unwrap();
         assert_eq!(waiting.join().unwrap().unwrap().texts(), "all");
         assert_eq!(all_steps.iter().collect::<Vec<_>>(), [Some("all".to_owned())]);
@@ -342,7 +343,7 @@ fn a_server_is_subscribed_to_for_the_clients_of_all_exports() {
         let (one, one_changes) = listening(one, below);
         let (two, two_changes) = listening(two, below);
         let uri = "test://same";
-        let updated = Change::Updated(uri.to_owned());
+        let updated = Change::ResourceUpdated(uri.to_owned());
         let update = |server: usize| exported.handles.lock().unwrap()[server].resource_updated(uri).unwrap();
         for client in [&all, &one, &two] {
             client.subscribe(uri).unwrap();
@@ -362,7 +363,7 @@ fn a_server_is_subscribed_to_for_the_clients_of_all_exports() {
         all.unsubscribe(uri).unwrap();
         update(1);
         receives(&two_changes, &updated);
-        assert!(one_changes.recv_timeout(MOMENT).is_err());
+        assert!(one_changes.recv_timeout(SHORT_WAIT).is_err());
     });
 }
 
@@ -374,11 +375,11 @@ fn a_server_logs_from_the_lowest_level_of_all_exports_on() {
         exported.add("one", above, |upstream| upstream);
         exported.settle();
         let logging = |server: Server, level: Level| {
-            let (told, logs) = mpsc::channel();
-            let told = Mutex::new(told);
+            let (sender, logs) = mpsc::channel();
+            let sender = Mutex::new(sender);
             let builder = client().on_log(level, move |entry| {
                 // The test may be over.
-                let _ = told.lock().unwrap().send(entry.level);
+                let _ = sender.lock().unwrap().send(entry.level);
             });
             (connect(server, builder, below), logs)
         };
@@ -386,37 +387,37 @@ fn a_server_logs_from_the_lowest_level_of_all_exports_on() {
         one.call_tool("logs", json!({})).unwrap();
         let (all, all_logs) = logging(all, Level::Error);
         all.call_tool("one__logs", json!({})).unwrap();
-        assert_eq!(all_logs.recv_timeout(SOON).ok(), Some(Level::Error));
+        assert_eq!(all_logs.recv_timeout(TIMEOUT).ok(), Some(Level::Error));
         one.call_tool("logs", json!({})).unwrap();
         for level in [Level::Debug, Level::Error, Level::Debug, Level::Error] {
-            assert_eq!(one_logs.recv_timeout(SOON).ok(), Some(level));
+            assert_eq!(one_logs.recv_timeout(TIMEOUT).ok(), Some(level));
         }
         assert_eq!(all_logs.try_iter().count(), 0);
     });
 }
 
 #[test]
-fn requests_and_log_entries_outside_of_calls_go_to_the_only_client_of_all_exports() {
+fn requests_and_log_entries_outside_of_calls_are_sent_to_the_only_client() {
     let exported = Exported::plain();
     let (all, one) = (exported.server(None), exported.server(Some("one")));
     let other = exported.server(Some("other"));
     let (seen, messages) = mpsc::channel();
-    exported.hub.add("one", played(seen)).unwrap();
+    exported.hub.add("one", scripted(seen)).unwrap();
     exported.settle();
     let next = |part: &str| loop {
-        let (end, line) = messages.recv_timeout(SOON).expect(part);
+        let (end, line) = messages.recv_timeout(TIMEOUT).expect(part);
         if line.contains(part) {
             break (end, line);
         }
     };
     let (end, _) = next("notifications/initialized");
-    let (told, logs) = mpsc::channel();
+    let (sender, logs) = mpsc::channel();
     let with_root = |name: &'static str| {
-        let told = Mutex::new(told.clone());
+        let sender = Mutex::new(sender.clone());
         let root = Root { uri: format!("file:///{name}"), name: None };
         client().roots([root]).on_log(Level::Info, move |_| {
             // The test may be over.
-            let _ = told.lock().unwrap().send(name);
+            let _ = sender.lock().unwrap().send(name);
         })
     };
     let roots = || {
@@ -430,7 +431,7 @@ fn requests_and_log_entries_outside_of_calls_go_to_the_only_client_of_all_export
     assert_eq!(roots(), None);
     let _one = connect(one, with_root("one"), Protocol::Session);
     assert_eq!(roots().as_deref(), Some("one"));
-    assert_eq!(logs.recv_timeout(SOON), Ok("one"));
+    assert_eq!(logs.recv_timeout(TIMEOUT), Ok("one"));
     let _all = connect(all, with_root("all"), Protocol::Session);
     assert_eq!(roots(), None);
     assert_eq!(logs.try_iter().count(), 0);
@@ -481,13 +482,13 @@ fn a_session_with_its_own_hub_opens_when_the_lists_are_known() {
         let (go, gone) = mpsc::channel::<()>();
         let (begun, gone) = (Mutex::new(begun), Arc::new(Mutex::new(gone)));
         let make = move || {
-            let hub = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(SOON).build()?;
+            let hub = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(TIMEOUT).build()?;
             let mut server = Server::new("proxy", "1.0.0");
             hub.export(&mut server)?;
             let (begun, gone) = (Mutex::new(begun.lock().unwrap().clone()), Arc::clone(&gone));
-            let upstream = Upstream::with(move |client| {
+            let upstream = Upstream::from_fn(move |client| {
                 begun.lock().unwrap().send(()).unwrap();
-                gone.lock().unwrap().recv_timeout(SOON).unwrap();
+                gone.lock().unwrap().recv_timeout(TIMEOUT).unwrap();
                 let (theirs, ours) = memory_links();
                 let mut server = of(above);
                 server.tool(Tool::new("echo"), |_, _: Nothing| Ok("echo"))?;
@@ -499,7 +500,7 @@ fn a_session_with_its_own_hub_opens_when_the_lists_are_known() {
         };
         let server = Server::new("shared", "1.0.0");
         let stop = server.handle();
-        let bound = server.http().leave_signals().per_session(make).bind("127.0.0.1:0").unwrap();
+        let bound = server.http().no_signal_handlers().per_session(make).bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/mcp", bound.address());
         let serving = std::thread::spawn(move || bound.serve());
         let opening = std::thread::spawn(move || {
@@ -507,7 +508,7 @@ fn a_session_with_its_own_hub_opens_when_the_lists_are_known() {
             let client = session.connect(&*url).unwrap();
             (tools(&client), client.call_tool("one__echo", json!({})).unwrap().texts())
         });
-        begins.recv_timeout(SOON).unwrap();
+        begins.recv_timeout(TIMEOUT).unwrap();
         go.send(()).unwrap();
         assert_eq!(opening.join().unwrap(), (vec!["one__echo".to_owned()], "echo".to_owned()));
         stop.stop();

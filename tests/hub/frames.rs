@@ -11,7 +11,7 @@ tinymcp::record! {
     struct Word { word: String }
 }
 
-const SOON: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Side, connection, direction, principal and text of each frame.
 type Seen = Arc<Mutex<Vec<(&'static str, String, Direction, String, String)>>>;
@@ -43,7 +43,7 @@ fn exported(upstream: Upstream) -> (Seen, Server) {
     server.on_frame(recorder(&seen, "client"));
     hub.export(&mut server).unwrap();
     hub.add("one", upstream).unwrap();
-    hub.wait_settled(Instant::now() + SOON);
+    hub.wait_settled(Instant::now() + TIMEOUT);
     (seen, server)
 }
 
@@ -76,7 +76,7 @@ fn observed(seen: &Seen, client: &Client, name: &str, principal: &str) {
 #[test]
 fn frames_of_links_are_observed_on_both_sides() {
     in_all_eras(|below, above| {
-        let (seen, server) = exported(Upstream::with(move |client| {
+        let (seen, server) = exported(Upstream::from_fn(move |client| {
             let (theirs, ours) = memory_links();
             std::thread::spawn(move || one(above).serve(theirs));
             client.over(ours)
@@ -94,7 +94,7 @@ fn frames_of_http_are_observed_on_both_sides() {
     use tinymcp::{Endpoint, HttpServer};
 
     fn serve(server: HttpServer) -> String {
-        let bound = server.leave_signals().bind("127.0.0.1:0").unwrap();
+        let bound = server.no_signal_handlers().bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/mcp", bound.address());
         std::thread::spawn(move || bound.serve());
         url
@@ -116,7 +116,7 @@ fn frames_of_http_are_observed_on_both_sides() {
         if below == Protocol::Session {
             // A notification on the event stream that belongs to no call.
             handle.add_tool(Tool::new("more"), |_, ()| Ok("")).unwrap();
-            changes.recv_timeout(SOON).unwrap();
+            changes.recv_timeout(TIMEOUT).unwrap();
             let listed = |frame: &&(_, String, Direction, _, String)| {
                 frame.0 == "client" && frame.4.contains("notifications/tools/list_changed")
             };
@@ -137,7 +137,7 @@ fn a_notification_outside_of_calls_is_observed() {
     in_all_eras(|below, above| {
         let handles = Arc::new(Mutex::new(Vec::new()));
         let made = Arc::clone(&handles);
-        let (seen, server) = exported(Upstream::with(move |client| {
+        let (seen, server) = exported(Upstream::from_fn(move |client| {
             let (theirs, ours) = memory_links();
             let mut server = one(above);
             server.tools_may_change();
@@ -156,7 +156,7 @@ fn a_notification_outside_of_calls_is_observed() {
         // A session gets notifications once the server has read that it is ready.
         client.call_tool("one__echo", json!({"word": "w"})).unwrap();
         handles.lock().unwrap()[0].add_tool(Tool::new("more"), |_, ()| Ok("")).unwrap();
-        changes.recv_timeout(SOON).unwrap();
+        changes.recv_timeout(TIMEOUT).unwrap();
         let listed = "notifications/tools/list_changed";
         let seen = seen.lock().unwrap();
         let sides = seen.iter().filter(|frame| frame.4.contains(listed)).map(|frame| (frame.0, frame.2));

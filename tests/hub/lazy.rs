@@ -10,7 +10,7 @@ use tinymcp::{
     ToolOutput, Upstream, json, memory, memory_links,
 };
 
-use super::proxy::{Proxy, SOON, answering, client, in_all_eras, limits};
+use super::proxy::{Proxy, TIMEOUT, answering, client, in_all_eras, limits};
 
 tinymcp::record! {
     struct Nothing {}
@@ -57,8 +57,8 @@ fn described(tools: Vec<(String, String)>) -> (Hub, Client) {
         std::thread::spawn(move || server.serve(theirs));
         client.over(ours)
     };
-    hub.add("many", Upstream::with(connect).prefix("")).unwrap();
-    hub.wait_settled(Instant::now() + SOON);
+    hub.add("many", Upstream::from_fn(connect).prefix("")).unwrap();
+    hub.wait_settled(Instant::now() + TIMEOUT);
     let (theirs, ours) = memory_links();
     std::thread::spawn(move || server.serve(theirs));
     let client = client().limits(limits()).over(ours).unwrap();
@@ -97,13 +97,13 @@ fn three_tools_stand_for_all_and_the_other_lists_stay() {
 fn an_invoked_tool_behaves_as_a_called_one() {
     in_all_eras(|below, above| {
         let asked = Arc::new(AtomicUsize::new(0));
-        let (told, logs) = mpsc::channel();
-        let told = Mutex::new(told);
+        let (received, logs) = mpsc::channel();
+        let received = Mutex::new(received);
         let mut proxy = lazy(above);
         let client = answering(Arc::clone(&asked))
             .on_sample(|sampling| Ok(SampleResponse::new("m").text(sampling.max_tokens.to_string())))
             .roots([Root { uri: "file:///srv".into(), name: None }])
-            .on_log(Level::Info, move |entry| drop(told.lock().unwrap().send(entry.logger.clone())));
+            .on_log(Level::Info, move |entry| drop(received.lock().unwrap().send(entry.logger.clone())));
         let client = proxy.connect(client, below);
 
         let output = invoke(&client, "one__echo", json!({"n": 5, "more": [1]}));
@@ -120,23 +120,24 @@ fn an_invoked_tool_behaves_as_a_called_one() {
         assert_eq!(asked.load(Ordering::SeqCst), 2);
         assert_eq!(invoke(&client, "one__knows", json!({})).texts(), "9 file:///srv");
         assert_eq!(invoke(&client, "one__logs", json!({})).texts(), "logged");
-        assert_eq!(logs.recv_timeout(SOON).unwrap().as_deref(), Some("one/db"));
+        assert_eq!(logs.recv_timeout(TIMEOUT).unwrap().as_deref(), Some("one/db"));
 
         let steps = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&steps);
+        let delivered = Arc::clone(&steps);
         let request = client.request_tool("tool_invoke", json!({"name": "one__steps"}));
-        let output = request.on_progress(move |step| heard.lock().unwrap().push(step.done)).wait().unwrap();
+        let output =
+            request.on_progress(move |step| delivered.lock().unwrap().push(step.done)).wait().unwrap();
         assert_eq!(output.texts(), "stepped");
         assert_eq!(*steps.lock().unwrap(), [1.0, 2.0]);
         let call = client.request_tool("tool_invoke", json!({"name": "one__waits"})).start().unwrap();
-        assert_eq!(proxy.ends.recv_timeout(SOON), Ok("begun"));
+        assert_eq!(proxy.ends.recv_timeout(TIMEOUT), Ok("begun"));
         call.cancel();
-        assert_eq!(proxy.ends.recv_timeout(SOON), Ok("cancelled"));
+        assert_eq!(proxy.ends.recv_timeout(TIMEOUT), Ok("cancelled"));
     });
 }
 
 #[test]
-fn wrong_calls_are_answered_with_the_cure() {
+fn errors_of_wrong_calls_contain_the_correction() {
     in_all_eras(|below, above| {
         let mut proxy = lazy(above);
         let client = proxy.connect(client(), below);
@@ -144,9 +145,9 @@ fn wrong_calls_are_answered_with_the_cure() {
             (
                 "tool_invoke",
                 json!({"name": "ehco"}),
-                "unknown tool \"ehco\"; nearest names: one__echo; tool_list has all names",
+                "unknown tool \"ehco\"; nearest names: one__echo; tool_list lists all names",
             ),
-            ("tool_invoke", json!({"name": "xyz"}), "unknown tool \"xyz\"; tool_list has all names"),
+            ("tool_invoke", json!({"name": "xyz"}), "unknown tool \"xyz\"; tool_list lists all names"),
             ("tool_invoke", json!({"arguments": {}}), "`name` must be the name of a tool"),
             ("tool_invoke", json!({"name": "one__echo", "arguments": []}), "`arguments` must be an object"),
             ("tool_invoke", json!({"name": "one__echo", "arguments": "n"}), "`arguments` must be an object"),
@@ -163,7 +164,7 @@ fn wrong_calls_are_answered_with_the_cure() {
                 "tool_schema",
                 json!({"names": ["one__wait", "y"]}),
                 "unknown tool \"one__wait\"; nearest names: one__waits, one__fails; \
-                 tool_list has all names\nunknown tool \"y\"; tool_list has all names",
+                 tool_list lists all names\nunknown tool \"y\"; tool_list lists all names",
             ),
             ("tool_list", json!({"page": 2}), "page 2 does not exist; the last page is 1"),
             ("tool_list", json!({"page": 0}), "`page` must be an integer from 1"),
@@ -191,7 +192,10 @@ fn a_list_has_pages_and_finds_words() {
     let (_hub, client) = described(tools);
     let first = text(&client, "tool_list", json!({}));
     assert!(first.starts_with("tool_000: Number 0\n"), "{first}");
-    assert!(first.ends_with("tool_049: Number 49\n\nTools 1 to 50 of 123. Page 2 has the next."), "{first}");
+    assert!(
+        first.ends_with("tool_049: Number 49\n\nTools 1 to 50 of 123. The next ones are on page 2."),
+        "{first}"
+    );
     let last = text(&client, "tool_list", json!({"page": 3, "query": null}));
     assert!(last.ends_with("\n\nTools 101 to 123 of 123."), "{last}");
     // All words before some words, and names before descriptions.
@@ -202,7 +206,7 @@ fn a_list_has_pages_and_finds_words() {
     assert!(found.ends_with("Tools 101 to 120 of 120."), "{found}");
     assert_eq!(
         text(&client, "tool_list", json!({"query": "psot"})),
-        "No tool fits \"psot\"; nearest names: post."
+        "No tool matches \"psot\"; nearest names: post."
     );
 }
 
@@ -240,7 +244,7 @@ fn the_list_follows_the_servers() {
         for handle in proxy.handles.lock().unwrap().iter() {
             handle.add_tool(Tool::new("late"), |_, _: Nothing| Ok("late")).unwrap();
         }
-        let end = Instant::now() + SOON;
+        let end = Instant::now() + TIMEOUT;
         while invoke(&client, "one__late", json!({})).is_error {
             assert!(Instant::now() < end, "not listed");
         }
@@ -267,7 +271,7 @@ fn a_server_that_connects_is_reported_and_its_call_waits() {
             std::thread::spawn(move || server.serve(theirs));
             client.protocol(above).over(ours)
         };
-        hub.add("slow", Upstream::with(connect)).unwrap();
+        hub.add("slow", Upstream::from_fn(connect)).unwrap();
         let (theirs, ours) = memory_links();
         std::thread::spawn(move || server.serve(theirs));
         let client = client().protocol(below).limits(limits()).over(ours).unwrap();
@@ -286,12 +290,12 @@ fn a_server_that_connects_is_reported_and_its_call_waits() {
     });
 }
 
-/// A played server whose list of tools fails.
+/// A scripted server whose list of tools fails.
 fn without_list(era: Protocol) -> Upstream {
-    Upstream::with(move |client| {
+    Upstream::from_fn(move |client| {
         let (link, end) = memory();
         std::thread::spawn(move || {
-            while let Some(line) = end.receive(SOON) {
+            while let Some(line) = end.receive(TIMEOUT) {
                 let message: serde_json::Value = serde_json::from_str(&line).unwrap();
                 let (id, offer) = (&message["id"], r#""capabilities":{"tools":{}}"#);
                 let outcome = match message["method"].as_str() {
@@ -318,9 +322,9 @@ fn the_list_names_servers_whose_lists_failed_or_that_are_down_with_the_reason() 
         let mut server = Server::new("proxy", "1.0.0");
         hub.export(&mut server).unwrap();
         hub.add("broken", without_list(above)).unwrap();
-        hub.add("gone", Upstream::with(|_| Err(tinymcp::Error::new(ErrorKind::Io, "no such program"))))
+        hub.add("gone", Upstream::from_fn(|_| Err(tinymcp::Error::new(ErrorKind::Io, "no such program"))))
             .unwrap();
-        hub.wait_settled(Instant::now() + SOON);
+        hub.wait_settled(Instant::now() + TIMEOUT);
         let (theirs, ours) = memory_links();
         std::thread::spawn(move || server.serve(theirs));
         let client = client().protocol(below).limits(limits()).over(ours).unwrap();

@@ -1,21 +1,24 @@
-//! Hubs: many servers as one; a slow, dead or noisy server stalls no other.
-#![cfg(unix)]
+//! Hubs: many servers as one; a slow, dead or noisy server does not delay others.
+
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod downstream;
 mod exports;
 mod frames;
+mod guarantees;
+mod in_process;
 mod lazy;
 mod many;
 #[cfg(all(target_os = "linux", feature = "http-server"))]
 mod memory;
 mod names;
 mod pages;
-mod passed;
+mod passthrough;
 mod proxy;
 mod race;
 mod relay;
-mod rules;
+mod replacement;
+#[path = "../fixtures/socket_pair.rs"]
+mod socket_pair;
 mod strict;
 mod templates;
-mod together;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::many::program;
 use super::strict::{Proxy, request};
 
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Growth in kB that is noise: an allocator returns memory in pages, and threads start late.
 const NOISE: i64 = 256;
 
@@ -82,10 +82,10 @@ fn subscriptions_share_one_thread() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// One request on a connection of its own: the head of the response and its body.
+/// One request on a new connection: the head of the response and its body.
 fn exchange(port: u16, method: &str, head: &str, body: &str) -> (String, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(SOON)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let length = body.len();
     write!(
         stream,
@@ -105,7 +105,7 @@ fn sessions_over_http_are_freed_when_they_are_deleted() {
     let mut proxy = Proxy::start("slope-http", &servers(), &["--http", &format!("127.0.0.1:{port}")]);
     let began = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(began.elapsed() < SOON && proxy.child.try_wait().unwrap().is_none(), "not served");
+        assert!(began.elapsed() < TIMEOUT && proxy.child.try_wait().unwrap().is_none(), "not served");
         std::thread::yield_now();
     }
     let process = proxy.child.id();
@@ -125,7 +125,7 @@ fn sessions_over_http_are_freed_when_they_are_deleted() {
         let (head, body) = exchange(port, "DELETE", &session, "");
         assert!(head.starts_with("HTTP/1.1 20"), "{head}\n{body}");
     });
-    // Over HTTP the end of the input is no end.
+    // Over HTTP the end of the input does not end the server.
     proxy.child.kill().unwrap();
     proxy.end();
 }

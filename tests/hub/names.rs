@@ -1,5 +1,6 @@
 //! Prefixes, filters and new names of tools, as clients of a served hub and its host see them.
 
+use std::path::MAIN_SEPARATOR;
 use std::time::{Duration, Instant};
 
 use tinymcp::{
@@ -13,11 +14,11 @@ tinymcp::record! {
     struct Nothing {}
 }
 
-const SOON: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server whose tools and prompt return its name.
 fn upstream(name: &'static str, protocol: Protocol, tools: &'static [&'static str]) -> Upstream {
-    Upstream::with(move |client: ClientBuilder| {
+    Upstream::from_fn(move |client: ClientBuilder| {
         let (theirs, ours) = memory_links();
         let mut server = match protocol {
             Protocol::Session => Server::session_only(name, "1.0.0"),
@@ -34,7 +35,8 @@ fn upstream(name: &'static str, protocol: Protocol, tools: &'static [&'static st
 
 fn hub() -> Hub {
     let mut limits = Limits::default();
-    (limits.list_timeout, limits.probe_timeout, limits.call_timeout) = (SOON, SOON, SOON);
+    (limits.hub.list_timeout, limits.client.probe_timeout, limits.client.call_timeout) =
+        (TIMEOUT, TIMEOUT, TIMEOUT);
     Hub::builder("names", "1.0.0").limits(limits).build().unwrap()
 }
 
@@ -43,7 +45,7 @@ fn served(hub: &Hub, protocol: Protocol, add: impl FnOnce(&Hub)) -> Client {
     let mut server = Server::new("names", "1.0.0");
     hub.export(&mut server).unwrap();
     add(hub);
-    hub.wait_settled(Instant::now() + SOON);
+    hub.wait_settled(Instant::now() + TIMEOUT);
     let (theirs, ours) = memory_links();
     std::thread::spawn(move || server.serve(theirs));
     Client::builder("test", "1.0.0").protocol(protocol).over(ours).unwrap()
@@ -80,6 +82,28 @@ fn tools_have_the_names_that_their_upstream_gives_them() {
             assert_eq!(hub.prompt(name, &[]).unwrap().messages[0].1.as_text(), Some(text));
         }
     });
+}
+
+#[test]
+fn a_host_may_name_a_server_by_its_key() {
+    for protocol in [Protocol::Session, Protocol::Stateless] {
+        let hub = hub();
+        hub.add(
+            "one",
+            upstream("one", protocol, &["read", "secret"]).rename_tool("read", "see").deny_tools("sec*"),
+        )
+        .unwrap();
+        hub.add("two", upstream("two", protocol, &["read"]).prefix("")).unwrap();
+        hub.wait_settled(Instant::now() + TIMEOUT);
+        let call = |name: &str| hub.call_tool(name, json!({}));
+        assert_eq!(call("one:see").unwrap().texts(), "one:read");
+        assert_eq!(call("one__see").unwrap().texts(), "one:read");
+        assert_eq!(call("two:read").unwrap().texts(), "two:read");
+        assert!(hub.prompt("two:greet", &[]).is_ok());
+        for name in ["one:secret", "one:", ":read", "three:read"] {
+            assert!(call(name).is_err(), "{name}");
+        }
+    }
 }
 
 #[test]
@@ -162,6 +186,7 @@ fn a_configuration_has_names_filters_and_timeouts() {
         (r#""toolFilter": {"mode": "some", "list": []}"#, "`toolFilter.mode`"),
         (r#""disabledTools": [1]"#, "`disabledTools` must be an array of strings"),
         (r#""envFile": "/nonexistent/env""#, "`envFile` /nonexistent/env: "),
+        #[cfg(unix)]
         (r#""envFile": "/dev/null""#, "`envFile` /dev/null: not a regular file"),
         (r#""args": ["${input:api-key}"]"#, "environment variable TINYMCP_INPUT_API_KEY is not set"),
     ] {
@@ -169,6 +194,38 @@ fn a_configuration_has_names_filters_and_timeouts() {
         let (_, upstream) = Config::parse(&text).unwrap().into_upstreams().remove(0);
         let error = upstream.map(drop).unwrap_err().to_string();
         assert!(error.contains(part), "{entry}: {error}");
+    }
+}
+
+#[test]
+fn variables_of_editors_have_values_outside_of_them() {
+    let folder = std::env::current_dir().unwrap();
+    let (folder, name) = (folder.to_str().unwrap(), folder.file_name().unwrap().to_str().unwrap());
+    let home = std::env::var(if cfg!(unix) { "HOME" } else { "USERPROFILE" }).unwrap();
+    let entry = |text: &str| {
+        let config = json!({"mcpServers": {"a": {"command": "x", "args": [text]}}});
+        Config::parse(config.as_str()).unwrap()
+    };
+    for (text, value) in [
+        ("${workspaceFolder}/a", format!("{folder}/a")),
+        ("${workspaceRoot}${pathSeparator}a", format!("{folder}{MAIN_SEPARATOR}a")),
+        ("${cwd}${/}a", format!("{folder}{MAIN_SEPARATOR}a")),
+        ("${workspaceFolderBasename}", name.to_owned()),
+        ("${workspaceFolder:-/else}", folder.to_owned()),
+        ("${userHome}", home),
+        ("${env:userHome:-none}", "none".to_owned()),
+    ] {
+        assert!(entry(text).has_same_server("a", &entry(&value)), "{text}");
+    }
+    for (text, error) in [
+        ("${env:workspaceFolder}", "environment variable workspaceFolder is not set"),
+        ("${command:pick}", "only an editor has a value for ${command:pick}: write the value in its place"),
+        ("${workspaceFolder:b}", "only an editor has a value for ${workspaceFolder:b}"),
+        ("${relativeFile}", "environment variable relativeFile is not set"),
+    ] {
+        let (_, upstream) = entry(text).into_upstreams().remove(0);
+        let received = upstream.map(drop).expect_err(text).to_string();
+        assert!(received.contains(error), "{text}: {received}");
     }
 }
 
@@ -240,27 +297,67 @@ fn filters_of_other_hosts_select_tools() {
     let proxied = config(r#""options": {"authTokens": ["x"], "toolFilter": {"mode": "block", "list": []}}"#);
     let warning = "server \"a\": the member \"options.authTokens\" is unknown and ignored";
     assert_eq!(proxied.warnings(), [warning]);
+    let others: String = (0..9).map(|n| format!(r#", "other{n}": 1"#)).collect();
+    for (beside, warning) in [
+        (r#", "inputs": [], "$schema": """#, None),
+        (r#", "mcpProxy": {}, "servers": {}"#, Some(r#""mcpProxy", "servers""#)),
+        (&others, Some(r#""other6", "other7", and others"#)),
+    ] {
+        let config = Config::parse(&format!(r#"{{"mcpServers": {{}}{beside}}}"#)).unwrap();
+        let said = config.warnings();
+        assert_eq!(said.len(), usize::from(warning.is_some()), "{said:?}");
+        assert!(warning.is_none_or(|end| said[0].ends_with(end)), "{said:?}");
+    }
 }
 
+#[test]
+fn filters_without_effect_and_tools_that_lost_their_name_are_reported() {
+    let hub = hub();
+    let _client = served(&hub, Protocol::Stateless, |hub| {
+        let upstream = upstream("x", Protocol::Session, &["read", "write"]);
+        let upstream = upstream.allow_tools("read").allow_tools("wrote").allow_tools("w*");
+        let upstream = upstream.deny_tools("rm*").rename_tool("look", "see").rename_tool("read", "write");
+        hub.add("x", upstream).unwrap();
+        hub.add("gone", Upstream::from_fn(|_| panic!("no server")).deny_tools("a")).unwrap();
+    });
+    let unused: Vec<_> = hub.unused_patterns().into_iter().map(|u| (u.server, u.pattern)).collect();
+    assert_eq!(unused, ["wrote", "rm*", "look"].map(|pattern| ("x".to_owned(), pattern.to_owned())));
+    let skipped = hub.skipped();
+    let [left] = &*skipped else { panic!("{skipped:?}") };
+    assert_eq!((&*left.server, left.name.as_deref()), ("x", Some("write")));
+    assert_eq!(left.error.to_string(), "\"read\" was renamed to it");
+}
+
+#[test]
+fn keys_that_a_path_cannot_have_are_invalid() {
+    let hub = hub();
+    for key in [".", ".."] {
+        let error = hub.add(key, upstream("x", Protocol::Session, &[])).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+    hub.add("...", upstream("x", Protocol::Session, &[])).unwrap();
+}
+
+#[cfg(unix)] // Runs a script of the shell.
 #[test]
 fn variables_come_from_a_file() {
     let file = std::env::temp_dir().join(format!("tinymcp-env-{}", std::process::id()));
     std::fs::write(&file, "# a comment\n\nA=1\nexport B=\"two words\"\nC='3'\nD=\nE=x=y\nF=old\n").unwrap();
-    let told = file.with_extension("told");
+    let received = file.with_extension("received");
     let script = r#"printf '%s|%s|%s|%s|%s|%s' "$A" "$B" "$C" "$D" "$E" "$F" > "$0""#;
     let config = json!({"mcpServers": {"a": {
         "command": "sh",
-        "args": ["-c", script, (told.to_str().unwrap())],
+        "args": ["-c", script, (received.to_str().unwrap())],
         "envFile": (file.to_str().unwrap()),
         "env": {"F": "new"}
     }}});
     let (_, upstream) = Config::parse(config.as_str()).unwrap().into_upstreams().remove(0);
     let hub = hub();
     hub.add("a", upstream.unwrap()).unwrap();
-    hub.wait_settled(Instant::now() + SOON);
+    hub.wait_settled(Instant::now() + TIMEOUT);
     std::fs::remove_file(&file).unwrap();
-    assert_eq!(std::fs::read_to_string(&told).unwrap(), "1|two words|3||x=y|new");
-    std::fs::remove_file(&told).unwrap();
+    assert_eq!(std::fs::read_to_string(&received).unwrap(), "1|two words|3||x=y|new");
+    std::fs::remove_file(&received).unwrap();
 
     std::fs::write(&file, "A=1\nnonsense\n").unwrap();
     let text = json!({"mcpServers": {"a": {"command": "sh", "envFile": (file.to_str().unwrap())}}});
@@ -273,11 +370,11 @@ fn variables_come_from_a_file() {
 #[test]
 fn a_server_may_have_a_timeout_of_its_own() {
     let slow = || {
-        Upstream::with(|client: ClientBuilder| {
+        Upstream::from_fn(|client: ClientBuilder| {
             let (theirs, ours) = memory_links();
             let mut server = Server::new("slow", "1.0.0");
             let wait = Tool::new("wait");
-            server.tool(wait, |ctx, _: Nothing| ctx.wait(SOON * 3).map(|()| "waited")).unwrap();
+            server.tool(wait, |ctx, _: Nothing| ctx.wait(TIMEOUT * 3).map(|()| "waited")).unwrap();
             std::thread::spawn(move || server.serve(theirs));
             client.over(ours)
         })
@@ -289,6 +386,6 @@ fn a_server_may_have_a_timeout_of_its_own() {
     let error = hub.call_tool("slow__wait", json!({})).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     let output = client.call_tool("slow__wait", json!({}));
-    let told = output.map_or_else(|error| error.to_string(), |output| output.texts());
-    assert!(told.contains("in time") || told.contains("deadline"), "{told}");
+    let received = output.map_or_else(|error| error.to_string(), |output| output.texts());
+    assert!(received.contains("in time") || received.contains("deadline"), "{received}");
 }

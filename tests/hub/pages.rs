@@ -1,17 +1,18 @@
 //! Lists in pages: no server waits for another server's, and pages are bounded in bytes.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tinymcp::{ErrorKind, Hub, Limits, MemoryEnd, Upstream, memory};
+use tinymcp::{ErrorKind, Hub, Limits, MemoryEnd, Protocol, Server, Upstream, memory};
 
-const SOON: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A played server: `answer` gets the method and the cursor. A value with a `code` is an error.
-fn played(answer: impl Fn(&str, &str) -> Value + Send + Sync + 'static) -> Upstream {
+/// A scripted server: `answer` gets the method and the cursor. A value with a `code` is an error.
+fn scripted(answer: impl Fn(&str, &str) -> Value + Send + Sync + 'static) -> Upstream {
     let answer = Arc::new(answer);
-    Upstream::with(move |client| {
+    Upstream::from_fn(move |client| {
         let (link, end) = memory();
         let answer = Arc::clone(&answer);
         std::thread::spawn(move || serve(&end, &*answer));
@@ -20,7 +21,7 @@ fn played(answer: impl Fn(&str, &str) -> Value + Send + Sync + 'static) -> Upstr
 }
 
 fn serve(end: &MemoryEnd, answer: &dyn Fn(&str, &str) -> Value) {
-    while let Some(text) = end.receive(4 * SOON) {
+    while let Some(text) = end.receive(4 * TIMEOUT) {
         let message: Value = serde_json::from_str(&text).unwrap();
         let Some(id) = message.get("id") else { continue };
         let cursor = message["params"]["cursor"].as_str().unwrap_or_default();
@@ -51,9 +52,9 @@ fn page(number: usize, next: Option<usize>, words: &str) -> Value {
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    limits.list_timeout = SOON;
-    limits.call_timeout = 2 * SOON;
-    limits.probe_timeout = 2 * SOON;
+    limits.hub.list_timeout = TIMEOUT;
+    limits.client.call_timeout = 2 * TIMEOUT;
+    limits.client.probe_timeout = 2 * TIMEOUT;
     limits
 }
 
@@ -62,24 +63,24 @@ fn pages_wait_for_no_other_server() {
     // The first server answers when the last page of the other one was requested.
     for held_at in ["tools/list", "server/discover"] {
         let hub = Hub::builder("test", "1.0.0").limits(limits()).build().unwrap();
-        let (tell, told) = mpsc::channel::<()>();
-        let (tell, told) = (Mutex::new(tell), Mutex::new(told));
-        let slow = played(move |method, _| {
+        let (sender, received) = mpsc::channel::<()>();
+        let (sender, received) = (Mutex::new(sender), Mutex::new(received));
+        let slow = scripted(move |method, _| {
             if method == held_at {
                 // OK to drop: without the other's page the lists below are wrong.
-                let _ = told.lock().unwrap().recv_timeout(2 * SOON);
+                let _ = received.lock().unwrap().recv_timeout(2 * TIMEOUT);
             }
             match method {
                 "server/discover" => json!({"tools": {}}),
                 _ => page(0, None, ""),
             }
         });
-        let paged = played(move |method, cursor| match (method, cursor) {
+        let paged = scripted(move |method, cursor| match (method, cursor) {
             ("server/discover", _) => json!({"tools": {}}),
             (_, "") => page(1, Some(2), ""),
             (_, "2") => page(2, Some(3), ""),
             _ => {
-                tell.lock().unwrap().send(()).unwrap();
+                sender.lock().unwrap().send(()).unwrap();
                 page(3, None, "")
             }
         });
@@ -96,9 +97,9 @@ fn pages_wait_for_no_other_server() {
 #[test]
 fn pages_are_bounded_in_bytes() {
     let mut limits = limits();
-    limits.list_bytes = 10_000;
+    limits.client.list_bytes = 10_000;
     let hub = Hub::builder("test", "1.0.0").limits(limits).build().unwrap();
-    let endless = played(|method, cursor| match method {
+    let endless = scripted(|method, cursor| match method {
         "server/discover" => json!({"tools": {}}),
         _ => {
             let number = cursor.parse().unwrap_or(0);
@@ -116,7 +117,7 @@ fn pages_are_bounded_in_bytes() {
 fn a_list_that_a_server_does_not_have_is_empty() {
     let hub = Hub::builder("test", "1.0.0").limits(limits()).build().unwrap();
     let refuses = |code: i32| {
-        played(move |method, _| match method {
+        scripted(move |method, _| match method {
             "server/discover" => json!({"resources": {}}),
             "resources/templates/list" => json!({"code": code, "message": "no"}),
             _ => json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "resources": []}),
@@ -128,5 +129,53 @@ fn a_list_that_a_server_does_not_have_is_empty() {
     assert!(templates.entries.is_empty());
     let missing: Vec<&str> = templates.missing.iter().map(|missing| &*missing.server).collect();
     assert_eq!(missing, ["broken"]);
+    hub.close();
+}
+
+/// A server of the session protocol that reports a change after each list, and counts the lists.
+fn restless(lists: &Arc<AtomicUsize>) -> Upstream {
+    let lists = Arc::clone(lists);
+    Upstream::from_fn(move |client| {
+        let (link, end) = memory();
+        let lists = Arc::clone(&lists);
+        std::thread::spawn(move || {
+            while let Some(text) = end.receive(4 * TIMEOUT) {
+                let message: Value = serde_json::from_str(&text).unwrap();
+                let result = match message["method"].as_str().unwrap_or_default() {
+                    "initialize" => {
+                        json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": true}},
+                                           "serverInfo": {"name": "restless", "version": "1"}})
+                    }
+                    "tools/list" => json!({"tools": []}),
+                    _ => continue,
+                };
+                end.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}).to_string());
+                if message["method"] == "tools/list" {
+                    lists.fetch_add(1, Ordering::Relaxed);
+                    end.send(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
+                }
+            }
+        });
+        client.protocol(Protocol::Session).over(link)
+    })
+}
+
+#[test]
+fn a_server_that_reports_a_change_after_each_list_is_listed_ten_times_a_second() {
+    let hub = Hub::builder("pages", "1.0.0").limits(limits()).build().unwrap();
+    let mut server = Server::new("pages", "1.0.0");
+    hub.export(&mut server).unwrap();
+    let (lists, began) = (Arc::default(), Instant::now());
+    hub.add("restless", restless(&lists)).unwrap();
+    let count = loop {
+        let count = lists.load(Ordering::Relaxed);
+        if count >= 5 {
+            break count;
+        }
+        assert!(began.elapsed() < TIMEOUT, "{count} lists");
+        std::thread::yield_now();
+    };
+    let most = began.elapsed().as_millis() / 100 + 1;
+    assert!(count as u128 <= most, "{count} lists instead of {most}");
     hub.close();
 }

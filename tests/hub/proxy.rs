@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
 use tinymcp::{
-    Argument, Client, ClientBuilder, Completion, Content, ErrorKind, Field, Form, FormResponse, Hub,
+    Argument, Client, ClientBuilder, Completion, Content, ElicitResponse, ErrorKind, Field, Form, Hub,
     HubBuilder, Level, Limits, Prompt, PromptOutput, Protocol, ReadOutput, Resource, ResourceContents, Role,
     Root, SampleResponse, Sampling, Server, Template, Tool, ToolOutput, Upstream, json, memory_links,
 };
@@ -15,12 +15,12 @@ tinymcp::record! {
     struct Nothing {}
 }
 
-pub(super) const SOON: Duration = Duration::from_secs(20);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Reports of an upstream's slow tool.
 type Ends = mpsc::Sender<&'static str>;
 
-/// A server with one of everything.
+/// A server with one entry of each kind.
 fn upstream(name: &'static str, mut server: Server, ends: Ends) -> Server {
     server.tools_may_change().logging();
     let schema =
@@ -50,7 +50,7 @@ fn upstream(name: &'static str, mut server: Server, ends: Ends) -> Server {
         .unwrap()
         .tool(Tool::new("waits"), move |ctx, _: Nothing| {
             ends.send("begun")?;
-            let end = ctx.wait(SOON);
+            let end = ctx.wait(TIMEOUT);
             ends.send(if end.is_err() { "cancelled" } else { "waited" })?;
             end
         })
@@ -96,9 +96,9 @@ fn upstream(name: &'static str, mut server: Server, ends: Ends) -> Server {
 
 pub(super) fn limits() -> Limits {
     let mut limits = Limits::default();
-    // A slow start must not look like an old server.
-    limits.probe_timeout = SOON;
-    limits.call_timeout = SOON;
+    // A slow start must not select the session protocol.
+    limits.client.probe_timeout = TIMEOUT;
+    limits.client.call_timeout = TIMEOUT;
     limits
 }
 
@@ -125,24 +125,24 @@ impl Proxy {
         let mut server = Server::new("proxy", "1.0.0");
         server.limits(own);
         hub.export(&mut server).unwrap();
-        let (told, ends) = mpsc::channel();
+        let (received, ends) = mpsc::channel();
         let handles = Arc::new(Mutex::new(Vec::new()));
         for &name in names {
-            let (told, handles) = (told.clone(), Arc::clone(&handles));
+            let (received, handles) = (received.clone(), Arc::clone(&handles));
             let connect = move |client: ClientBuilder| {
                 let (theirs, ours) = memory_links();
                 let server = match era {
                     Protocol::Session => Server::session_only(name, "1.0.0"),
                     Protocol::Stateless => Server::stateless_only(name, "1.0.0"),
                 };
-                let server = upstream(name, server, told.clone());
+                let server = upstream(name, server, received.clone());
                 handles.lock().unwrap().push(server.handle());
                 std::thread::spawn(move || server.serve(theirs));
                 client.over(ours)
             };
-            hub.add(name, Upstream::with(connect)).unwrap();
+            hub.add(name, Upstream::from_fn(connect)).unwrap();
         }
-        hub.wait_settled(Instant::now() + SOON);
+        hub.wait_settled(Instant::now() + TIMEOUT);
         let (theirs, ours) = memory_links();
         let serving = std::thread::spawn(move || server.serve(theirs).unwrap());
         Proxy { hub, ours: Some(ours), ends, serving: Some(serving), handles }
@@ -168,7 +168,7 @@ pub(super) fn in_all_eras(check: impl Fn(Protocol, Protocol)) {
 }
 
 #[test]
-fn lists_are_those_of_the_servers_under_names_that_every_host_takes() {
+fn lists_have_the_entries_of_the_servers_under_names_that_every_host_accepts() {
     in_all_eras(|below, above| {
         let mut proxy = Proxy::of(&["one", "two"], above);
         let client = proxy.connect(client(), below);
@@ -200,7 +200,7 @@ fn lists_are_those_of_the_servers_under_names_that_every_host_takes() {
 }
 
 #[test]
-fn calls_reach_their_server_and_answers_come_back_as_they_are() {
+fn calls_reach_their_server_and_results_are_unchanged() {
     in_all_eras(|below, above| {
         let mut proxy = Proxy::of(&["one", "two"], above);
         let client = proxy.connect(client(), below);
@@ -211,7 +211,7 @@ fn calls_reach_their_server_and_answers_come_back_as_they_are() {
             let meta = output.meta.unwrap();
             let meta = meta.to_doc();
             assert_eq!(meta.root().get("vendor/y").unwrap().as_u64(), Some(7));
-            // The proxy names itself only, and no member is duplicated.
+            // The name is that of the proxy, and no member is duplicated.
             let named: Vec<_> = meta.root().members().filter(|(k, _)| k.contains("serverInfo")).collect();
             assert_eq!(named.len(), usize::from(below == Protocol::Stateless));
             assert!(named.iter().all(|(_, info)| info.get("name").unwrap().as_str() == Some("proxy")));
@@ -241,47 +241,47 @@ fn progress_and_cancellation_pass_through() {
         let mut proxy = Proxy::of(&["one"], above);
         let client = proxy.connect(client(), below);
         let steps = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&steps);
+        let delivered = Arc::clone(&steps);
         let request = client.request_tool("one__steps", json!({}));
-        let output = request.on_progress(move |step| heard.lock().unwrap().push(step)).wait().unwrap();
+        let output = request.on_progress(move |step| delivered.lock().unwrap().push(step)).wait().unwrap();
         assert_eq!(output.texts(), "stepped");
         let steps = steps.lock().unwrap();
         assert_eq!(steps.iter().map(|s| s.done).collect::<Vec<_>>(), [1.0, 2.0]);
         assert_eq!((steps[0].total, steps[0].message.as_deref()), (Some(2.0), Some("half")));
 
         let call = client.request_tool("one__waits", json!({})).start().unwrap();
-        assert_eq!(proxy.ends.recv_timeout(SOON), Ok("begun"));
+        assert_eq!(proxy.ends.recv_timeout(TIMEOUT), Ok("begun"));
         call.cancel();
-        assert_eq!(proxy.ends.recv_timeout(SOON / 2), Ok("cancelled"));
+        assert_eq!(proxy.ends.recv_timeout(TIMEOUT / 2), Ok("cancelled"));
     });
 }
 
 /// Answers the two elicitations of the tool `asks`.
 pub(super) fn answering(asked: Arc<AtomicUsize>) -> ClientBuilder {
-    client().on_form(move |form| {
+    client().on_elicit(move |form| {
         asked.fetch_add(1, Ordering::SeqCst);
         match &*form.message {
-            "Who?" => Ok(FormResponse::accept(json!({"name": "Ada"}))),
-            "Sure?" => Ok(FormResponse::accept(json!({"yes": true}))),
-            _ => Ok(FormResponse::decline()),
+            "Who?" => Ok(ElicitResponse::accept(json!({"name": "Ada"}))),
+            "Sure?" => Ok(ElicitResponse::accept(json!({"yes": true}))),
+            _ => Ok(ElicitResponse::decline()),
         }
     })
 }
 
 #[test]
-fn questions_of_servers_are_asked_of_the_client() {
+fn elicitations_of_servers_are_forwarded_to_the_client() {
     in_all_eras(|below, above| {
         let asked = Arc::new(AtomicUsize::new(0));
         let mut proxy = Proxy::of(&["one"], above);
         let client = proxy.connect(answering(Arc::clone(&asked)), below);
         assert_eq!(client.call_tool("one__asks", json!({})).unwrap().texts(), "Ada true");
-        // Each elicitation once, although the handlers ran several times.
+        // Each elicitation is sent once, although the handlers ran several times.
         assert_eq!(asked.load(Ordering::SeqCst), 2);
     });
 }
 
 #[test]
-fn the_model_and_the_roots_are_asked_for_as_well() {
+fn sampling_and_roots_are_forwarded_as_well() {
     in_all_eras(|below, above| {
         let mut proxy = Proxy::of(&["one"], above);
         let asking = client()
@@ -299,7 +299,7 @@ fn the_model_and_the_roots_are_asked_for_as_well() {
 fn a_refusal_reaches_the_server_or_ends_the_call() {
     in_all_eras(|below, above| {
         let mut proxy = Proxy::of(&["one"], above);
-        let refusing = client().on_form(|_| Err("not me".into()));
+        let refusing = client().on_elicit(|_| Err("not me".into()));
         let client = proxy.connect(refusing, below);
         match client.call_tool("one__asks", json!({})) {
             Ok(output) => assert!(output.is_error && below == Protocol::Session, "{output:?}"),
@@ -324,14 +324,14 @@ fn calls_that_wait_for_their_servers_hold_no_worker() {
         let slow: Vec<_> =
             (0..3).map(|_| client.request_tool("one__waits", json!({})).start().unwrap()).collect();
         for _ in &slow {
-            assert_eq!(proxy.ends.recv_timeout(SOON), Ok("begun"));
+            assert_eq!(proxy.ends.recv_timeout(TIMEOUT), Ok("begun"));
         }
         for name in ["one__echo", "two__echo"] {
             assert!(!client.call_tool(name, json!({"n": 1})).unwrap().is_error);
         }
         drop(slow);
         for _ in 0..3 {
-            assert_eq!(proxy.ends.recv_timeout(SOON), Ok("cancelled"));
+            assert_eq!(proxy.ends.recv_timeout(TIMEOUT), Ok("cancelled"));
         }
     });
 }
@@ -340,24 +340,24 @@ fn calls_that_wait_for_their_servers_hold_no_worker() {
 fn log_entries_are_passed_on_under_the_name_of_their_server() {
     in_all_eras(|below, above| {
         let mut proxy = Proxy::of(&["one"], above);
-        let (told, logs) = mpsc::channel();
-        let told = Mutex::new(told);
+        let (received, logs) = mpsc::channel();
+        let received = Mutex::new(received);
         let listening = client().on_log(Level::Info, move |entry| {
             // The test may be over.
-            let _ = told.lock().unwrap().send(entry.clone());
+            let _ = received.lock().unwrap().send(entry.clone());
         });
         let client = proxy.connect(listening, below);
         assert_eq!(client.call_tool("one__logs", json!({})).unwrap().texts(), "logged");
-        let entry = logs.recv_timeout(SOON).unwrap();
+        let entry = logs.recv_timeout(TIMEOUT).unwrap();
         assert_eq!((entry.level, entry.logger.as_deref()), (Level::Warning, Some("one/db")));
         assert_eq!(entry.data.as_str(), r#"{"password":"***","n":1}"#.replace("***", "[masked]"));
-        let entry = logs.recv_timeout(SOON).unwrap();
+        let entry = logs.recv_timeout(TIMEOUT).unwrap();
         assert_eq!((entry.level, entry.logger.as_deref()), (Level::Info, Some("one")));
     });
 }
 
 #[test]
-fn a_client_that_cannot_be_asked_is_told_so() {
+fn a_call_fails_if_its_client_lacks_the_capability() {
     in_all_eras(|below, above| {
         let mut proxy = Proxy::of(&["one"], above);
         let client = proxy.connect(client(), below);
@@ -371,16 +371,16 @@ fn a_client_that_cannot_be_asked_is_told_so() {
 }
 
 #[test]
-fn tools_come_and_go_with_their_servers_and_clients_are_told() {
+fn tools_are_added_and_removed_with_their_servers_and_clients_notified() {
     in_all_eras(|below, above| {
         let mut proxy = Proxy::of(&["one", "two"], above);
-        let (told, changes) = mpsc::channel();
-        let told = Mutex::new(told);
-        let listening = client().on_change(move |change| drop(told.lock().unwrap().send(change.clone())));
+        let (received, changes) = mpsc::channel();
+        let received = Mutex::new(received);
+        let listening = client().on_change(move |change| drop(received.lock().unwrap().send(change.clone())));
         let client = proxy.connect(listening, below);
         let has = |name: &str| client.tools().unwrap().iter().any(|t| t.name == name);
         let until = |name: &str, there: bool| {
-            let end = Instant::now() + SOON;
+            let end = Instant::now() + TIMEOUT;
             while has(name) != there {
                 changes.recv_timeout(end.saturating_duration_since(Instant::now())).expect(name);
             }
@@ -402,7 +402,7 @@ fn tools_come_and_go_with_their_servers_and_clients_are_told() {
 }
 
 #[test]
-fn tool_names_that_hosts_do_not_take_are_shortened_with_a_stable_suffix() {
+fn tool_names_that_hosts_reject_are_shortened_with_a_stable_suffix() {
     let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
     let mut server = Server::new("proxy", "1.0.0");
     server.tool(Tool::new("odd__own"), |_, _: Nothing| Ok("mine")).unwrap();
@@ -418,8 +418,8 @@ fn tool_names_that_hosts_do_not_take_are_shortened_with_a_stable_suffix() {
         std::thread::spawn(move || server.serve(theirs));
         client.over(ours)
     };
-    hub.add("odd", Upstream::with(add)).unwrap();
-    hub.wait_settled(Instant::now() + SOON);
+    hub.add("odd", Upstream::from_fn(add)).unwrap();
+    hub.wait_settled(Instant::now() + TIMEOUT);
     let left = hub.skipped();
     let left: Vec<_> = left.iter().map(|l| (l.name.clone().unwrap(), l.error.kind())).collect();
     assert_eq!(left, [("odd__own".to_owned(), ErrorKind::Misuse)]);
@@ -438,14 +438,14 @@ fn tool_names_that_hosts_do_not_take_are_shortened_with_a_stable_suffix() {
 
 #[test]
 fn a_tool_whose_name_is_not_ascii_is_offered_under_one_that_is() {
-    // Played, because a server of this library rejects such a name.
+    // ScriptedPeer, because a server of this library rejects such a name.
     let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
     let mut server = Server::new("proxy", "1.0.0");
     hub.export(&mut server).unwrap();
     let connect = move |client: ClientBuilder| {
         let (link, end) = tinymcp::memory();
         std::thread::spawn(move || {
-            while let Some(line) = end.receive(SOON) {
+            while let Some(line) = end.receive(TIMEOUT) {
                 let message: serde_json::Value = serde_json::from_str(&line).unwrap();
                 let Some(id) = message.get("id") else { continue };
                 let result = match message["method"].as_str().unwrap() {
@@ -463,8 +463,8 @@ fn a_tool_whose_name_is_not_ascii_is_offered_under_one_that_is() {
         });
         client.protocol(Protocol::Session).over(link)
     };
-    hub.add("x", Upstream::with(connect)).unwrap();
-    hub.wait_settled(Instant::now() + SOON);
+    hub.add("x", Upstream::from_fn(connect)).unwrap();
+    hub.wait_settled(Instant::now() + TIMEOUT);
     let (theirs, ours) = memory_links();
     std::thread::spawn(move || server.serve(theirs));
     let client = client().over(ours).unwrap();
@@ -478,7 +478,7 @@ fn a_hub_that_has_servers_already_is_not_exported() {
     let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
     hub.add(
         "dead",
-        Upstream::with(|_| Err(tinymcp::Client::spawn(std::process::Command::new("/")).unwrap_err())),
+        Upstream::from_fn(|_| Err(tinymcp::Client::spawn(std::process::Command::new("/")).unwrap_err())),
     )
     .unwrap();
     let mut server = Server::new("proxy", "1.0.0");
@@ -496,7 +496,7 @@ fn serving_ends_the_hub() {
 }
 
 #[test]
-fn the_order_is_that_of_the_servers_whichever_is_there_first() {
+fn lists_have_the_order_of_the_servers_regardless_of_their_speed() {
     let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
     let mut server = Server::new("proxy", "1.0.0");
     hub.export(&mut server).unwrap();
@@ -508,7 +508,7 @@ fn the_order_is_that_of_the_servers_whichever_is_there_first() {
         let connect = move |client: ClientBuilder| {
             // The second server connects on a signal.
             let gate = gate.lock().unwrap().take();
-            let _ = gate.map(|gate| gate.recv_timeout(SOON));
+            let _ = gate.map(|gate| gate.recv_timeout(TIMEOUT));
             let (theirs, ours) = memory_links();
             let mut server = Server::new(key, "1.0.0");
             for tool in ["z", "a"] {
@@ -517,24 +517,24 @@ fn the_order_is_that_of_the_servers_whichever_is_there_first() {
             std::thread::spawn(move || server.serve(theirs));
             client.over(ours)
         };
-        hub.add(key, Upstream::with(connect)).unwrap();
+        hub.add(key, Upstream::from_fn(connect)).unwrap();
     }
     let (theirs, ours) = memory_links();
     let serving = std::thread::spawn(move || server.serve(theirs).unwrap());
-    let (tell, told) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     let client = Client::builder("c", "1").limits(limits()).on_change(move |change| {
         // OK to drop: the test is over.
-        let _ = tell.send(change.clone());
+        let _ = sender.send(change.clone());
     });
     let client = client.over(ours).unwrap();
     let names = || client.tools().unwrap().into_iter().map(|tool| tool.name).collect::<Vec<_>>();
     while names() != ["first__z", "first__a", "third__z", "third__a"] {
-        told.recv_timeout(SOON).unwrap();
+        received.recv_timeout(TIMEOUT).unwrap();
     }
     open.send(()).unwrap();
     let all = ["first__z", "first__a", "second__z", "second__a", "third__z", "third__a"];
     while names() != all {
-        told.recv_timeout(SOON).unwrap();
+        received.recv_timeout(TIMEOUT).unwrap();
     }
     client.close();
     serving.join().unwrap();

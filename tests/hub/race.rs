@@ -2,7 +2,6 @@
 //!
 //! `TEST_CALLS` sets the number of calls per era. `conformance/threads.sh` runs this under race detectors.
 
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -10,13 +9,15 @@ use std::time::Duration;
 use tinymcp::{Client, ErrorKind, Hub, Limits, Link, Protocol, Server, json};
 
 use super::many::strict_echo;
+use super::socket_pair::socket_pair;
 
 const THREADS: u64 = 8;
-const SOON: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    (limits.list_timeout, limits.probe_timeout, limits.call_timeout) = (SOON, SOON, SOON);
+    (limits.hub.list_timeout, limits.client.probe_timeout, limits.client.call_timeout) =
+        (TIMEOUT, TIMEOUT, TIMEOUT);
     limits.workers = 4;
     limits
 }
@@ -56,7 +57,7 @@ fn calls_and_cancellations_while_a_server_restarts() {
         for key in ["stable", "restarted"] {
             hub.add(key, strict_echo()).unwrap();
         }
-        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (ours, theirs) = socket_pair();
         let theirs = Link::lines(theirs.try_clone().unwrap(), theirs, &limits());
         let handle = server.handle();
         let serving = thread::spawn(move || server.serve(theirs).unwrap());

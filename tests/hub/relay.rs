@@ -1,26 +1,26 @@
-//! Notifications and client requests through a served hub between one client and servers that notify, ask
-//! outside of a call, or end.
+//! Notifications and client requests through a served hub, between one client and servers that send
+//! notifications, send requests outside of a call, or end.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
 use tinymcp::{
-    Change, Client, ClientBuilder, ErrorKind, Field, Form, FormResponse, Handle, Hub, Limits, Protocol,
-    Resource, ResourceContents, Server, Tool, Upstream, json, memory_links,
+    Change, Client, ClientBuilder, ElicitResponse, ErrorKind, Field, Form, Handle, Hub, Limits, Protocol,
+    Resource, ResourceContents, Root, Server, Tool, Upstream, json, memory_links,
 };
 
 tinymcp::record! {
     struct Nothing {}
 }
 
-const SOON: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
     // A slow start must not look like an old server.
-    limits.probe_timeout = SOON;
-    limits.call_timeout = SOON;
+    limits.client.probe_timeout = TIMEOUT;
+    limits.client.call_timeout = TIMEOUT;
     limits
 }
 
@@ -61,8 +61,8 @@ fn between(
         std::thread::spawn(move || server.serve(theirs));
         client.over(ours)
     };
-    hub.add("one", Upstream::with(connect)).unwrap();
-    hub.wait_settled(Instant::now() + SOON);
+    hub.add("one", Upstream::from_fn(connect)).unwrap();
+    hub.wait_settled(Instant::now() + TIMEOUT);
     let (theirs, ours) = memory_links();
     std::thread::spawn(move || server.serve(theirs));
     let client = client.protocol(below).limits(limits()).over(ours).unwrap();
@@ -83,13 +83,13 @@ fn client() -> ClientBuilder {
 }
 
 #[test]
-fn updates_of_resources_are_passed_on_to_who_listens() {
+fn updates_of_resources_are_forwarded_to_subscribers() {
     in_all_eras(|below, above| {
-        let (told, changes) = mpsc::channel();
-        let told = Mutex::new(told);
+        let (sender, changes) = mpsc::channel();
+        let sender = Mutex::new(sender);
         let listening = client().on_change(move |change| {
             // The test may be over.
-            let _ = told.lock().unwrap().send(change.clone());
+            let _ = sender.lock().unwrap().send(change.clone());
         });
         let it = between(below, listening, limits(), move || {
             let mut server = of(above);
@@ -106,7 +106,7 @@ fn updates_of_resources_are_passed_on_to_who_listens() {
         server.resource_updated("test://b").unwrap();
         server.resource_updated("test://a").unwrap();
         let updated = loop {
-            if let Change::Updated(uri) = changes.recv_timeout(SOON).expect("an update arrives") {
+            if let Change::ResourceUpdated(uri) = changes.recv_timeout(TIMEOUT).expect("an update arrives") {
                 break uri;
             }
         };
@@ -159,25 +159,25 @@ fn asks(ends: mpsc::Sender<String>, above: Protocol) -> impl Fn() -> Server + Se
 }
 
 #[test]
-fn a_question_that_nobody_answers_in_time_ends_the_call_and_is_refused() {
+fn a_request_without_a_timely_response_ends_the_call_and_is_rejected() {
     for below in [Protocol::Session, Protocol::Stateless] {
         let (ends, ended) = mpsc::channel();
         let mut short = limits();
-        short.ask_timeout = Duration::from_millis(200);
+        short.client_input_timeout = Duration::from_millis(200);
         let (hold, held) = mpsc::channel::<()>();
         let held = Mutex::new(held);
         // Answers when the test is over.
-        let asking = client().on_form(move |_| {
-            let _ = held.lock().unwrap().recv_timeout(SOON);
-            Ok(FormResponse::accept(json!({"yes": true})))
+        let asking = client().on_elicit(move |_| {
+            let _ = held.lock().unwrap().recv_timeout(TIMEOUT);
+            Ok(ElicitResponse::accept(json!({"yes": true})))
         });
         let it = between(below, asking, short, asks(ends, Protocol::Session));
         let call = it.client.request_tool("one__asks", json!({})).start().unwrap();
         let waiting = std::thread::spawn(move || call.wait());
-        assert!(ended.recv_timeout(SOON).unwrap().contains("waiting"));
+        assert!(ended.recv_timeout(TIMEOUT).unwrap().contains("waiting"));
         // Zero calls in flight: the server got the cancellation.
         let upstream = it.hub.client("one").unwrap();
-        let end = Instant::now() + SOON;
+        let end = Instant::now() + TIMEOUT;
         while upstream.in_flight() > 0 {
             assert!(Instant::now() < end, "still held");
             std::thread::yield_now();
@@ -186,7 +186,7 @@ fn a_question_that_nobody_answers_in_time_ends_the_call_and_is_refused() {
         drop(hold);
         match waiting.join().unwrap() {
             Ok(output) => assert!(output.is_error, "{output:?}"),
-            // Or so late that the sealed state has expired, which lives a little longer.
+            // The response may come so late that the sealed state, which lives a little longer, has expired too.
             Err(error) => assert_eq!((below, error.code()), (Protocol::Stateless, Some(-32602)), "{error}"),
         }
     }
@@ -203,13 +203,13 @@ fn a_server_that_ends_ends_the_calls_that_were_passed_on_to_it() {
             server
                 .tool(Tool::new("waits"), move |ctx, _: Nothing| {
                     begun.send(())?;
-                    ctx.wait(SOON * 10)
+                    ctx.wait(TIMEOUT * 10)
                 })
                 .unwrap();
             server
         });
         let call = it.client.request_tool("one__waits", json!({})).start().unwrap();
-        begins.recv_timeout(SOON).unwrap();
+        begins.recv_timeout(TIMEOUT).unwrap();
         it.hub.remove("one").unwrap();
         let output = call.wait().unwrap();
         assert!(output.is_error, "{output:?}");
@@ -218,7 +218,7 @@ fn a_server_that_ends_ends_the_calls_that_were_passed_on_to_it() {
 }
 
 #[test]
-fn calls_that_are_under_way_when_serving_ends_have_their_grace() {
+fn calls_in_flight_at_the_end_of_serving_get_the_grace_period() {
     in_all_eras(|below, above| {
         let (begun, begins) = mpsc::channel();
         let (go, gone) = mpsc::channel::<()>();
@@ -229,14 +229,14 @@ fn calls_that_are_under_way_when_serving_ends_have_their_grace() {
             server
                 .tool(Tool::new("waits"), move |_, _: Nothing| {
                     begun.send(())?;
-                    gone.lock().unwrap().recv_timeout(SOON)?;
+                    gone.lock().unwrap().recv_timeout(TIMEOUT)?;
                     Ok("done")
                 })
                 .unwrap();
             server
         });
         let call = it.client.request_tool("one__waits", json!({})).start().unwrap();
-        begins.recv_timeout(SOON).unwrap();
+        begins.recv_timeout(TIMEOUT).unwrap();
         it.own.stop();
         go.send(()).unwrap();
         assert_eq!(call.wait().unwrap().texts(), "done");
@@ -245,8 +245,8 @@ fn calls_that_are_under_way_when_serving_ends_have_their_grace() {
 
 #[cfg(all(feature = "http-server", feature = "http-client"))]
 #[test]
-fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
-    let (told, questions) = mpsc::channel();
+fn a_request_during_calls_of_two_clients_is_sent_to_neither() {
+    let (sender, questions) = mpsc::channel();
     let (begun, begins) = mpsc::channel();
     let (go, gone) = mpsc::channel::<()>();
     let (begun, gone) = (Mutex::new(begun), Arc::new(Mutex::new(gone)));
@@ -260,7 +260,7 @@ fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
         let (begun, gone) = (begun.lock().unwrap().clone(), Arc::clone(&gone));
         server
             .tool(Tool::new("asks"), move |ctx, _: Nothing| {
-                if !begun.send(()).is_ok_and(|()| gone.lock().unwrap().recv_timeout(SOON).is_ok()) {
+                if !begun.send(()).is_ok_and(|()| gone.lock().unwrap().recv_timeout(TIMEOUT).is_ok()) {
                     return Err(tinymcp::ToolError::new("nobody is there"));
                 }
                 ctx.elicit("sure", Form::new("Sure?").field(Field::boolean("yes")))?;
@@ -270,21 +270,21 @@ fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
         std::thread::spawn(move || server.serve(theirs));
         client.over(ours)
     };
-    hub.add("one", Upstream::with(connect)).unwrap();
-    hub.wait_settled(Instant::now() + SOON);
+    hub.add("one", Upstream::from_fn(connect)).unwrap();
+    hub.wait_settled(Instant::now() + TIMEOUT);
     let stop = server.handle();
-    let bound = server.http().leave_signals().bind("127.0.0.1:0").unwrap();
+    let bound = server.http().no_signal_handlers().bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", bound.address());
     let serving = std::thread::spawn(move || bound.serve());
     let connect = |name: &'static str| {
-        let told = told.clone();
+        let sender = sender.clone();
         client()
             .protocol(Protocol::Session)
             .limits(limits())
-            .on_form(move |_| {
+            .on_elicit(move |_| {
                 // The test may be over.
-                let _ = told.send(name);
-                Ok(FormResponse::accept(json!({"yes": true})))
+                let _ = sender.send(name);
+                Ok(ElicitResponse::accept(json!({"yes": true})))
             })
             .connect(&*url)
             .unwrap()
@@ -292,13 +292,14 @@ fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
     let (ann, bob) = (connect("ann"), connect("bob"));
     let calls = [&ann, &bob].map(|c| c.request_tool("one__asks", json!({})).start().unwrap());
     for _ in &calls {
-        begins.recv_timeout(SOON).unwrap();
+        begins.recv_timeout(TIMEOUT).unwrap();
     }
     // One run to elicit, and one more of each handler with the result.
     for _ in 0..4 {
         go.send(()).unwrap();
     }
-    // After the first refusal the server works for one client, which may then be asked.
+    // After the first refusal the server processes calls of one client only, so that client may get
+    // requests.
     let failed = calls.map(|call| call.wait().unwrap().is_error);
     assert!(failed.contains(&true), "{failed:?}");
     let asked: Vec<&str> = questions.try_iter().collect();
@@ -309,4 +310,25 @@ fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
     drop((ann, bob));
     stop.stop();
     serving.join().unwrap().unwrap();
+}
+
+#[test]
+fn changed_roots_are_reported_to_servers_that_get_the_new_ones() {
+    const CHANGED: &[u8] = b"notifications/roots/list_changed";
+    let (sender, notices) = mpsc::channel();
+    let sender = Mutex::new(sender);
+    let with_roots = || client().roots([Root::new("file:///a")]);
+    let it = between(Protocol::Session, with_roots(), limits(), move || {
+        let mut server = of(Protocol::Session);
+        let sender = sender.lock().unwrap().clone();
+        server.on_frame(move |frame| {
+            if frame.bytes.windows(CHANGED.len()).any(|part| part == CHANGED) {
+                // The test may be over.
+                let _ = sender.send(());
+            }
+        });
+        server
+    });
+    it.client.set_roots([Root::new("file:///b")]).unwrap();
+    notices.recv_timeout(TIMEOUT).expect("the server is notified");
 }

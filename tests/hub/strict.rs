@@ -2,11 +2,8 @@
 //! program `hub_proxy` with such a server.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -15,7 +12,7 @@ use tinymcp::{Client, Hub, Limits, Server, Upstream, memory_links};
 
 use super::many::program;
 
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn strict() -> Upstream {
     Upstream::command(|| Command::new(program("strict_server")))
@@ -27,13 +24,13 @@ fn proxied(upstream: Upstream) -> (Hub, Client) {
 }
 
 fn proxied_within(mut limits: Limits, upstream: Upstream) -> (Hub, Client) {
-    (limits.probe_timeout, limits.call_timeout) = (SOON, SOON);
+    (limits.client.probe_timeout, limits.client.call_timeout) = (TIMEOUT, TIMEOUT);
     let hub = Hub::builder("proxy", "1.0.0").limits(limits.clone()).build().unwrap();
     let mut server = Server::new("proxy", "1.0.0");
     server.limits(limits);
     hub.export(&mut server).unwrap();
     hub.add("strict", upstream).unwrap();
-    hub.wait_settled(Instant::now() + SOON);
+    hub.wait_settled(Instant::now() + TIMEOUT);
     let (theirs, ours) = memory_links();
     std::thread::spawn(move || server.serve(theirs));
     let client = Client::builder("test", "1.0.0").over(ours).unwrap();
@@ -49,7 +46,7 @@ fn below(state: &mut u64, most: u64) -> u64 {
 }
 
 #[test]
-fn lists_that_grow_shrink_and_change_reach_the_child_as_they_are() {
+fn growing_and_changing_lists_reach_the_child_unchanged() {
     let (hub, client) = proxied(strict());
     let mut state = 0x5eed_5eed_5eed_5eed;
     let mut list: Vec<Value> = vec![json!(77777), json!(123_456), json!(12)];
@@ -88,7 +85,7 @@ fn an_answer_beyond_the_limit_of_a_message_ends_its_call_at_once_and_no_other() 
         let began = Instant::now();
         let output = big(200_000);
         // Far below the deadline of the call.
-        assert!(began.elapsed() < SOON / 3, "{:?}", began.elapsed());
+        assert!(began.elapsed() < TIMEOUT / 3, "{:?}", began.elapsed());
         let words = output.texts();
         assert!(output.is_error && words.contains("65536 bytes"), "{words}");
         let output = big(1000);
@@ -106,6 +103,29 @@ fn environment(upstream: Upstream) -> Vec<String> {
     found["names"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
 }
 
+/// The variables of the user and of the system that programs need on Windows.
+const ALLOWED_ON_WINDOWS: [&str; 19] = [
+    "PATH",
+    "PATHEXT",
+    "COMSPEC",
+    "SYSTEMROOT",
+    "SYSTEMDRIVE",
+    "WINDIR",
+    "TEMP",
+    "TMP",
+    "USERNAME",
+    "USERPROFILE",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "PROGRAMDATA",
+    "PROGRAMFILES",
+    "PROCESSOR_ARCHITECTURE",
+    "NUMBER_OF_PROCESSORS",
+    "LANG",
+];
+
 #[test]
 fn a_child_gets_a_small_environment_unless_it_is_to_inherit_all() {
     // Set by cargo for each test: it stands for the secrets of a host.
@@ -120,9 +140,15 @@ fn a_child_gets_a_small_environment_unless_it_is_to_inherit_all() {
     };
     let names = environment(own());
     for name in &names {
-        let allowed =
-            ["PATH", "HOME", "USER", "LANG", "TERM", "TMPDIR", "SHELL", "TEST_OWN", "TEST_EMULATED"];
-        assert!(allowed.contains(&&**name) || name.starts_with("LC_"), "{name} in {names:?}");
+        let allowed: &[&str] = match cfg!(windows) {
+            true => &ALLOWED_ON_WINDOWS,
+            false => &["PATH", "HOME", "USER", "LANG", "TERM", "TMPDIR", "SHELL"],
+        };
+        let is_allowed = |name: &str| allowed.iter().any(|known| known.eq_ignore_ascii_case(name));
+        // Wine gives these to each process.
+        let own =
+            ["TEST_OWN", "TEST_EMULATED"].contains(&&**name) || (cfg!(windows) && name.starts_with("WINE"));
+        assert!(own || is_allowed(name) || name.starts_with("LC_"), "{name} in {names:?}");
     }
     for name in ["PATH", "TEST_OWN"] {
         assert!(names.iter().any(|other| other == name), "{name} not in {names:?}");
@@ -190,7 +216,7 @@ pub(super) fn request(id: usize, method: &str, params: Value) -> Value {
 }
 
 #[test]
-fn hub_proxy_names_on_stderr_what_it_cannot_use_and_tags_what_its_children_write() {
+fn hub_proxy_reports_invalid_servers_on_stderr_and_tags_lines_of_children() {
     let servers = json!({
         "good": {"command": program("strict_server")},
         "two words": {"command": "x"},
@@ -212,15 +238,18 @@ fn hub_proxy_names_on_stderr_what_it_cannot_use_and_tags_what_its_children_write
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_full_standard_error_that_is_never_read_blocks_neither_calls_nor_the_end() {
+    use std::os::{fd::OwnedFd, unix::net::UnixStream};
+
     let (unread, full) = UnixStream::pair().unwrap();
     full.set_nonblocking(true).unwrap();
     while (&full).write(&[b'.'; 4096]).is_ok() {}
     full.set_nonblocking(false).unwrap();
     let servers = json!({"good": {"command": program("strict_server")}, "gone": {"command": "/nonexistent"}});
     let mut proxy = Proxy::start_with("unread", &servers, &[], Stdio::from(OwnedFd::from(full)));
-    let (finished, end) = mpsc::channel();
+    let (finished, end) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for id in 0..3 {
             // More than the queue holds, so that lines are dropped.
@@ -232,12 +261,13 @@ fn a_full_standard_error_that_is_never_read_blocks_neither_calls_nor_the_end() {
         assert!(proxy.child.wait().unwrap().success());
         finished.send(()).unwrap();
     });
-    end.recv_timeout(SOON).expect("calls are answered, and the program ends");
+    end.recv_timeout(TIMEOUT).expect("calls are answered, and the program ends");
     drop(unread);
 }
 
+#[cfg(unix)] // Needs a pipe with a name.
 #[test]
-fn hub_proxy_waits_for_a_server_that_is_late_and_says_so() {
+fn hub_proxy_waits_for_a_late_server_and_reports_it() {
     // The server starts when the test has written to the pipe.
     let pipe = std::env::temp_dir().join(format!("tinymcp-late-pipe-{}", std::process::id()));
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());

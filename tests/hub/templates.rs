@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use tinymcp::json::Doc;
 use tinymcp::{Client, ClientBuilder, Hub, MemoryEnd, Protocol, Server, Upstream, memory, memory_links};
 
-const SOON: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A played server with one template: answers reads with its key and reports requests for a URI.
+/// A scripted server with one template: answers reads with its key and reports requests for a URI.
 fn play(end: &MemoryEnd, key: &str, template: &str, requests: &mpsc::Sender<(String, String)>) {
-    while let Some(line) = end.receive(SOON) {
+    while let Some(line) = end.receive(TIMEOUT) {
         let doc = Doc::parse(&line).unwrap();
         let member = |name: &str| doc.root().get(name);
         let (Some(id), Some(method)) = (member("id"), member("method")) else { continue };
@@ -52,9 +52,9 @@ fn the_first_server_with_a_template_that_matches_gets_the_request() {
             std::thread::spawn(move || play(&end, key, template, &sender));
             client.protocol(Protocol::Session).over(link)
         };
-        hub.add(key, Upstream::with(connect)).unwrap();
+        hub.add(key, Upstream::from_fn(connect)).unwrap();
     }
-    hub.wait_settled(Instant::now() + SOON);
+    hub.wait_settled(Instant::now() + TIMEOUT);
     assert!(hub.skipped().is_empty(), "{:?}", hub.skipped());
     let (theirs, ours) = memory_links();
     std::thread::spawn(move || server.serve(theirs));
@@ -65,8 +65,8 @@ fn the_first_server_with_a_template_that_matches_gets_the_request() {
     assert_eq!(texts, ["test://{name}{.ext}", "test://{+all}{other}"]);
     for (uri, owner) in [("test://a.tar.gz", "one"), ("test://a/b", "two")] {
         client.read_resource(uri).unwrap();
-        assert_eq!(requests.recv_timeout(SOON), Ok((owner.to_owned(), uri.to_owned())), "read");
+        assert_eq!(requests.recv_timeout(TIMEOUT), Ok((owner.to_owned(), uri.to_owned())), "read");
         client.subscribe(uri).unwrap();
-        assert_eq!(requests.recv_timeout(SOON), Ok((owner.to_owned(), uri.to_owned())), "subscribe");
+        assert_eq!(requests.recv_timeout(TIMEOUT), Ok((owner.to_owned(), uri.to_owned())), "subscribe");
     }
 }

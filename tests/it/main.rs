@@ -53,7 +53,15 @@ fn play_folder(folder: &str, transport: &str) {
     // A failure that is the same in several configurations is reported once.
     let mut failures: Vec<(String, Vec<String>)> = Vec::new();
     for (nth, path) in transcripts(folder).iter().enumerate().filter(|(_, path)| path.contains(&only)) {
+        // What handlers print is redirected on Unix only.
+        if cfg!(windows) && path == "framing/stdout.txt" {
+            continue;
+        }
         let script = script::load(&root(), path).unwrap();
+        let needed = [("tasks", cfg!(feature = "tasks")), ("extended", cfg!(feature = "extensions"))];
+        if needed.contains(&(script.server.as_str(), false)) {
+            continue;
+        }
         if !script.transports.is_empty() && !script.transports.iter().any(|t| t == transport) {
             continue;
         }
@@ -135,7 +143,7 @@ macro_rules! folders {
     };
 }
 
-folders! { ask cancel changes describe framing messages open paging prompts report resources tools }
+folders! { ask cancel changes describe extensions framing messages open paging prompts report resources tasks tools }
 
 #[test]
 fn every_folder_is_played() {

@@ -267,8 +267,7 @@ fn action(text: &str) -> Result<Action, String> {
     Ok(Action::Expect { pattern, any_order })
 }
 
-/// Parses bytes: `\xNN`, `
-/// `, `\r`, `\t`, `\\`, `\{N*text}` (the text N times) and plain characters.
+/// Parses bytes: `\xNN`, `\n`, `\r`, `\t`, `\\`, `\{N*text}` (the text N times) and plain characters.
 fn bytes(text: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     let mut rest = text;

@@ -42,7 +42,8 @@ pub(crate) fn connect_events(order: &Order) -> Result<Box<dyn Wire>, String> {
 fn serving(order: &Order, accept: &'static str) -> Result<Box<dyn Wire>, String> {
     let mut address = String::new();
     let server = ThreadServer::start(order, |server| {
-        let bound = server.http().leave_signals().bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+        let bound =
+            server.http().no_signal_handlers().bind("127.0.0.1:0").map_err(|error| error.to_string())?;
         bound.address().clone_into(&mut address);
         Ok(move || bound.serve())
     })?;
@@ -115,6 +116,7 @@ fn fields(message: &Value, accept: &str) -> Vec<(String, String)> {
     let name = match method {
         "tools/call" | "prompts/get" => &params["name"],
         "resources/read" => &params["uri"],
+        "tasks/get" | "tasks/update" | "tasks/cancel" => &params["taskId"],
         _ => return fields,
     };
     let name = name.as_str().unwrap_or("missing");

@@ -31,6 +31,18 @@ struct Process {
 }
 
 pub(crate) fn connect(order: &Order) -> Result<Box<dyn Wire>, String> {
+    match start(order) {
+        // The emulator starts a process by a fork, whose copy may wait for ever for a lock that another thread held.
+        // Nothing was sent to that child yet.
+        Err(why) if std::env::var_os("TEST_EMULATED").is_some() => {
+            eprintln!("starting the child once more: {why}");
+            start(order)
+        }
+        result => result,
+    }
+}
+
+fn start(order: &Order) -> Result<Box<dyn Wire>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut child = Command::new(program)
         .args(["--exact", "wire_stdio::child_serves", "--nocapture", "--test-threads=1"])
@@ -56,7 +68,14 @@ pub(crate) fn connect(order: &Order) -> Result<Box<dyn Wire>, String> {
         }
     });
     let input = child.stdin.take();
-    let port = serving_port(&output).inspect_err(|_| drop(child.kill()))?;
+    let port = serving_port(&output).map_err(|why| {
+        let state = child.try_wait();
+        let _ = child.kill();
+        let _ = child.wait();
+        let errors =
+            String::from_utf8_lossy(&errors.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
+        format!("{why}; its state: {state:?}; its standard error: {errors}")
+    })?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let control = TcpStream::connect_timeout(&address, TIMEOUT).map_err(|error| error.to_string())?;
     control.set_read_timeout(Some(TIMEOUT + Duration::from_secs(5))).map_err(|error| error.to_string())?;
@@ -83,9 +102,17 @@ fn read_lines(mut stream: impl BufRead, lines: &mpsc::Sender<String>) {
 fn serving_port(output: &mpsc::Receiver<String>) -> Result<u16, String> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
-        let line = output
-            .recv_timeout(deadline.saturating_duration_since(Instant::now()))
-            .map_err(|_| "the child did not start to serve")?;
+        let line =
+            output.recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|error| {
+                match error {
+                    mpsc::RecvTimeoutError::Timeout => {
+                        format!("the child did not start to serve within {TIMEOUT:?}")
+                    }
+                    mpsc::RecvTimeoutError::Disconnected => {
+                        "the child closed its output before it served".to_owned()
+                    }
+                }
+            })?;
         if let Some(port) = line.strip_prefix(MARK) {
             return port.parse().map_err(|_| format!("{line:?} has no port"));
         }

@@ -1,4 +1,4 @@
-//! Promises of the examples and of their comments.
+//! Tests of the examples and of the commands in their comments.
 //!
 //! The tests run `quickstart`, `host` and `ask_user`, and the commands in the comment of
 //! `pipe_server` with the output that it documents. `board_server` has its own tests. `cargo test`

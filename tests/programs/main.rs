@@ -42,6 +42,8 @@ mod serve_reload;
 mod serve_sandbox;
 #[cfg(all(unix, feature = "serve", feature = "client"))]
 mod serve_session;
+#[cfg(all(unix, feature = "cli"))]
+mod serve_skills;
 #[cfg(all(unix, feature = "serve", feature = "client"))]
 mod serve_tools;
 
@@ -50,4 +52,10 @@ mod serve_tools;
 #[cfg(all(target_os = "linux", feature = "serve"))]
 fn emulated() -> bool {
     std::env::var_os("TEST_EMULATED").is_some()
+}
+
+/// What the scripted servers parse requests with.
+#[cfg(all(unix, feature = "cli"))]
+mod json {
+    pub(crate) use tinymcp::json::Doc;
 }

@@ -1,7 +1,7 @@
-//! `tinymcp proxy`: from and to every transport and revision, names and filters, its errors.
+//! `tinymcp proxy`: every pair of transports and revisions, names and filters, errors.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ fn a_line_of_a_server_does_not_control_the_terminal() {
 }
 
 #[test]
-fn pages_have_an_address_of_their_own_if_asked() {
+fn pages_have_a_separate_address_with_the_option() {
     let folder = example("monitor");
     let pages = ["--monitor", "127.0.0.1:0", "--health", "/healthz", "--status", "/status"];
     let serve = ["--", PROGRAM, "serve", "first.json"];
@@ -238,7 +238,7 @@ fn names_that_clash_without_prefix_end_the_start() {
 }
 
 #[test]
-fn what_cannot_be_served_is_an_error_with_its_reason() {
+fn invalid_servers_and_options_are_errors_with_the_reason() {
     let folder = example("errors");
     fs::write(
         folder.join("bad.json"),
@@ -272,8 +272,8 @@ fn a_program_that_does_not_start_is_reported_and_the_call_fails_at_once() {
     session.process.reported("program: down, will retry every 60 s: ");
     assert_eq!(session.tools(), Vec::<String>::new());
     let error = session.client.call_tool("echo", json!({})).map(|output| output.texts());
-    let told = error.unwrap_or_else(|error| error.to_string());
-    assert!(told.contains("is down") || told.contains("echo"), "{told}");
+    let message = error.unwrap_or_else(|error| error.to_string());
+    assert!(message.contains("is down") || message.contains("echo"), "{message}");
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn clients_get_the_instructions_of_the_servers() {
         assert_eq!(several.title, None);
         let expected = "# first\n\nLook first.\n\n# second\n\nAsk second.\n";
         assert_eq!(several.instructions.as_deref(), Some(expected));
-        // The servers start after the client here.
+        // Over standard input and output, the servers start after the client.
         let over_stdio = |args| session(protocol, args, &folder).client.server().instructions;
         assert_eq!(over_stdio(&["--", PROGRAM, "serve", "first.json"]).as_deref(), Some("Look first."));
         assert_eq!(over_stdio(&["--config", "mcp.json"]).as_deref(), Some(expected));
@@ -323,7 +323,7 @@ fn many_tools(names: &[String]) -> String {
             Tool::new(name).description(format!("Returns its name and a number. {}", "Details. ".repeat(50)));
         server.tool(tool, move |_, arguments: Number| Ok(format!("{said} {}", arguments.n))).unwrap();
     }
-    let bound = server.http().leave_signals().diagnostics(|_| ()).bind("127.0.0.1:0").unwrap();
+    let bound = server.http().no_signal_handlers().diagnostics(|_| ()).bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", bound.address());
     std::thread::spawn(move || bound.serve());
     url
@@ -411,7 +411,7 @@ fn other_commands_find_a_server_by_its_key() {
             &["list", "--server", "third"][..],
             ".mcp.json: no server \"third\"; expected one of: first, second",
         ),
-        (&["list", "--config", "mcp.json"], "--config requires --server KEY"),
+        (&["list", "tools", "--config", "mcp.json"], "--config requires --server KEY"),
         (
             &["list", "--server", "first", "--url", "http://h/"],
             "--url URL, --server KEY and -- COMMAND exclude each other",
@@ -420,4 +420,108 @@ fn other_commands_find_a_server_by_its_key() {
         let (code, _, error) = run(args);
         assert!(code == 2 && error.contains(part), "{args:?}: {error}");
     }
+}
+
+#[test]
+fn an_error_in_the_options_starts_no_server() {
+    let folder = example("order");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    fs::write(folder.join("tokens"), "short\n").unwrap();
+    fs::set_permissions(folder.join("tokens"), fs::Permissions::from_mode(0o600)).unwrap();
+    let script = format!("touch started; exec {PROGRAM} serve first.json");
+    let config = json!({"mcpServers": {"one": {"command": "sh", "args": ["-c", (&*script)]}}});
+    fs::write(folder.join("mcp.json"), config.as_str()).unwrap();
+    for (args, message) in [
+        (&["--http", &*taken][..], "in use"),
+        (&["--http", "localhost"], "localhost"),
+        (&["--http", "127.0.0.1:0", "--token-file", "tokens"], "line 1: the token has 5 characters"),
+        (&["--http", "127.0.0.1:0", "--allow-host", "http://x"], "invalid host \"http://x\""),
+        (&["--http", "127.0.0.1:0", "--status", "status"], "invalid path \"status\""),
+        (&["--http", "127.0.0.1:0", "--status", "/mcp"], "duplicate path \"/mcp\""),
+        (&["--monitor", &*taken, "--health", "/h"], "--monitor: "),
+    ] {
+        for serve in [&["--", "sh", "-c", &*script][..], &["--config", "mcp.json"]] {
+            let (code, error) = refused(&[args, serve].concat(), &folder);
+            assert!(code == 2 && error.contains(message), "{args:?}: {error}");
+            assert!(!folder.join("started").exists(), "{args:?}: a server was started");
+        }
+    }
+}
+
+#[test]
+fn filters_without_effect_are_reported() {
+    let folder = example("filters");
+    for protocol in ERAS {
+        let args = ["--deny", "hidden", "--rename", "ecko=say", "--", PROGRAM, "serve", "first.json"];
+        let session = session(protocol, &args, &folder);
+        session.process.reported_all(["no tool fits \"hidden\"", "no tool fits \"ecko\""]);
+    }
+}
+
+/// An HTTP server that rejects every request with 401.
+fn guarded() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let mut line = String::new();
+            while stream.read_line(&mut line).is_ok_and(|n| n > 2) {
+                line.clear();
+            }
+            let response = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\
+                            Connection: close\r\n\r\n";
+            // The client may be gone.
+            let _ = stream.get_mut().write_all(response.as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn a_server_that_requires_a_sign_in_ends_the_proxy_with_the_command_to_type() {
+    let folder = example("sign-in");
+    let url = guarded();
+    for args in [&["--url", &*url][..], &["--http", "127.0.0.1:0", "--url", &*url]] {
+        let mut process = Process::spawn(proxy(args, &folder));
+        process.reported(&format!("status 401: Bearer; sign in by `tinymcp login {url}`"));
+        assert_eq!(process.end(), 3, "{args:?}");
+    }
+    // A query may contain secrets.
+    let secret = format!("{url}?key=s3cret");
+    let mut process = Process::spawn(proxy(&["--url", &secret], &folder));
+    process.reported(&format!("status 401: Bearer; sign in by `tinymcp login {url}?[masked]`"));
+    assert_eq!(process.end(), 3);
+    // One of several servers does not end the others.
+    let config = json!({"mcpServers": {"far": {"url": (&*url)},
+                                       "near": {"command": (PROGRAM), "args": ["serve", "first.json"]}}});
+    fs::write(folder.join("my mcp.json"), config.as_str()).unwrap();
+    for protocol in ERAS {
+        let session = session(protocol, &["--config", "my mcp.json"], &folder);
+        session.process.reported(
+            "far: the server returned status 401: Bearer; sign in by `tinymcp login --server far --config \
+             'my mcp.json'`; will retry every 60 s",
+        );
+        assert_eq!(text(&session.client, "near__echo", json!({"text": "x"})), "x");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_signal_while_servers_start_ends_them() {
+    let folder = example("signal");
+    // Ends neither at the end of its input nor at SIGTERM.
+    let script = "trap '' TERM; echo $$ > id; while :; do sleep 1; done";
+    let mut process = Process::spawn(proxy(&["--http", "127.0.0.1:0", "--", "sh", "-c", script], &folder));
+    let id = loop {
+        let id = fs::read_to_string(folder.join("id")).unwrap_or_default();
+        if id.ends_with('\n') {
+            break id;
+        }
+        std::thread::yield_now();
+    };
+    process.terminate();
+    assert_eq!(process.end(), 0);
+    assert!(!Path::new("/proc").join(id.trim()).exists(), "the server is left");
 }

@@ -96,8 +96,8 @@ fn each_server_is_served_alone_by_the_same_process() {
         assert_eq!(two.server().instructions, None);
     }
     assert!(!has_endpoint(&format!("{address}/servers/three/mcp")));
-    // The log is written behind the response.
-    let until = std::time::Instant::now() + super::serve_session::PATIENCE;
+    // The log is written after the response.
+    let until = std::time::Instant::now() + super::serve_session::TIMEOUT;
     while !fs::read_to_string(folder.join("access")).unwrap().contains(r#""name":"process","server":"one""#) {
         assert!(std::time::Instant::now() < until, "no line in the log");
         std::thread::yield_now();

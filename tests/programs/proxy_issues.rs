@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use tinymcp::{Client, Endpoint, Protocol, json};
 
-use super::serve_session::{ERAS, PATIENCE, Process, Session, folder};
+use super::serve_session::{ERAS, Process, Session, TIMEOUT, folder};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tinymcp");
 /// `id` prints the process of the server, `wait` ends when the file `go` exists.
@@ -55,7 +55,7 @@ fn text(client: &Client, tool: &str, arguments: tinymcp::json::Json) -> String {
 fn curl(url: &str, method: &str, fields: &str, body: &str) -> (BufReader<TcpStream>, String) {
     let address = url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let length = body.len();
     let request = format!(
         "{method} /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
@@ -90,7 +90,7 @@ fn children(parent: u32) -> Vec<u32> {
 
 /// Waits until a process has ended.
 fn ended(pid: &str) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while Path::new("/proc").join(pid).exists() {
         assert!(Instant::now() < until, "process {pid} is left");
         thread::yield_now();
@@ -173,7 +173,7 @@ fn clients_that_vanish_with_an_open_stream_hold_no_process() {
 }
 
 /// <https://github.com/supercorp-ai/supergateway/issues/139>: the client of a server that ends
-/// before it responds to `initialize` waits until its own timeout, and learns no reason.
+/// before it responds to `initialize` waits until its own timeout and gets no reason.
 #[test]
 fn a_server_that_ends_at_its_start_is_an_error_with_the_reason() {
     let folder = example("139");
@@ -184,7 +184,7 @@ fn a_server_that_ends_at_its_start_is_an_error_with_the_reason() {
     ] {
         for protocol in ERAS {
             let (_proxy, url) = bridge(&["sh", "-c", script], &folder);
-            // The first call may arrive before the end of the server, the second comes behind it.
+            // The first call may arrive before the end of the server, the second one arrives after it.
             let client = connect(&url, protocol);
             for _ in 0..2 {
                 let result = client.call_tool("echo", json!({"text": "x"}));
@@ -226,7 +226,7 @@ fn clients_at_the_same_time_share_one_process() {
     let slow = connect(&url, Protocol::Session);
     thread::scope(|scope| {
         let slow = scope.spawn(|| text(&slow, "wait", json!({})));
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !folder.join("begun").exists() {
             assert!(Instant::now() < until, "the call does not start");
             thread::yield_now();
@@ -273,7 +273,7 @@ fn a_server_over_http_that_restarts_is_used_again() {
             assert!(error.contains("refused") || error.contains("is down"), "{error}");
         }
         let (_server, _) = start(address);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let second = loop {
             match session.client.call_tool("id", json!({})) {
                 Ok(output) if !output.is_error => break output.texts(),

@@ -1,7 +1,8 @@
 //! `tinymcp proxy --log` and `--access-log`: frames of both sides, requests and their outcomes.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +11,7 @@ use std::time::Instant;
 use tinymcp::json::{Doc, Value};
 use tinymcp::{Client, Endpoint, json};
 
-use super::serve_session::{ERAS, PATIENCE, Process, Session, folder};
+use super::serve_session::{ERAS, Process, Session, TIMEOUT, folder};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tinymcp");
 const SERVER: &str = r#"{"tools": {
@@ -40,7 +41,7 @@ fn url(process: &Process) -> String {
 
 /// Reads the lines of a log until they suffice.
 fn lines(file: &Path, suffices: impl Fn(&[Doc]) -> bool) -> Vec<Doc> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let text = fs::read_to_string(file).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -122,6 +123,28 @@ fn frames_of_both_sides_are_logged_with_masks() {
 }
 
 #[test]
+fn the_query_of_a_url_is_masked() {
+    let folder = example("query");
+    let behind = proxy(&["--http", "127.0.0.1:0"], &folder);
+    let at = format!("{}?key=qs-0123456789", url(&behind));
+    let config = json!({"mcpServers": {"far": {"url": (&*at)}}});
+    fs::write(folder.join("far.json"), config.as_str()).unwrap();
+    for (log, args, tool) in
+        [("url", ["--url", &*at], "one__echo"), ("file", ["--config", "far.json"], "far__one__echo")]
+    {
+        let mut command = Command::new(PROGRAM);
+        command.args(["proxy", "--log", log]).args(args).current_dir(&folder);
+        let session = Session::over(|client| client, ERAS[0], Process::spawn(command));
+        let text = "needle qs-0123456789";
+        let called = session.client.call_tool(tool, json!({"text": text, "password": ""})).unwrap();
+        assert_eq!(called.texts().trim_end(), text);
+        let suffices = |lines: &[Doc]| lines.iter().filter(|line| has(line, "needle [masked]")).count() == 4;
+        lines(&folder.join(log), suffices);
+        assert!(!fs::read_to_string(folder.join(log)).unwrap().contains("qs-0123456789"));
+    }
+}
+
+#[test]
 fn each_request_is_a_line_of_the_access_log() {
     for era in ERAS {
         let folder = example("access");
@@ -158,6 +181,52 @@ fn each_request_is_a_line_of_the_access_log() {
         assert_eq!(member(rejected, "why"), "missing bearer token in Authorization");
         let greeting = if era == ERAS[0] { "initialize" } else { "server/discover" };
         assert!(lines.iter().any(|line| member(line, "method") == greeting), "{}", lines.len());
+    }
+}
+
+/// Sends these bytes; returns the head of the response and the connection.
+fn exchange(url: &str, request: &str) -> (Vec<String>, TcpStream) {
+    let mut stream = TcpStream::connect(url.split('/').nth(2).unwrap()).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
+    (lines.take_while(|line| !line.is_empty()).collect(), stream)
+}
+
+fn status(head: &[String]) -> &str {
+    head[0].split(' ').nth(1).unwrap()
+}
+
+#[test]
+fn requests_that_are_rejected_for_their_size_or_for_lack_of_room_have_lines() {
+    let folder = example("rejected");
+    let mut command = Command::new(PROGRAM);
+    command.args(["proxy", "--http", "127.0.0.1:0", "--access-log", "access", "--config", "mcp.json"]);
+    command.current_dir(&folder).env("TINYMCP_FRAME_BYTES", "65536").env("TINYMCP_SESSIONS", "1");
+    let process = Process::spawn(command);
+    let url = url(&process);
+    let post = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                Accept: application/json, text/event-stream\r\nConnection: close\r\n";
+    let (large, _) = exchange(&url, &format!("{post}Content-Length: 65537\r\n\r\n"));
+    let (long, _) = exchange(&url, &format!("{post}X: {}\r\n\r\n", "x".repeat(40_000)));
+    assert_eq!((status(&large), status(&long)), ("413", "431"));
+    let initialize = r#"{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    let open = || exchange(&url, &format!("{post}Content-Length: {}\r\n\r\n{initialize}", initialize.len()));
+    let (first, _) = open();
+    let session = first.iter().find(|line| line.to_ascii_lowercase().starts_with("mcp-session-id")).unwrap();
+    // Its event stream keeps the session from being evicted.
+    let get =
+        format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{session}\r\n\r\n");
+    let (events, _stream) = exchange(&url, &get);
+    assert_eq!((status(&first), status(&events), status(&open().0)), ("200", "200", "503"));
+    let outcome = |line: &Doc| (member(line, "outcome"), member(line, "method"));
+    let is_full = |line: &&Doc| outcome(line) == ("rejected 503".to_owned(), "initialize".to_owned());
+    let found = lines(&folder.join("access"), |lines| lines.iter().any(|line| is_full(&line)));
+    for (status, why) in [
+        ("rejected 413", "message too large: the limit is 65536 bytes"),
+        ("rejected 431", "request head too large, or too many header fields"),
+    ] {
+        let is_rejected = |line: &&Doc| member(line, "outcome") == status && member(line, "why") == why;
+        assert!(found.iter().any(|line| is_rejected(&line)), "{status}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tinymcp::{Client, Endpoint, Protocol, json};
 
-use super::serve_session::{PATIENCE, Process, Session, folder, write};
+use super::serve_session::{Process, Session, TIMEOUT, folder, write};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tinymcp");
 /// `id` prints the process of the server.
@@ -57,7 +57,7 @@ fn runs(id: i32) -> bool {
 }
 
 fn await_end(id: i32) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while runs(id) {
         assert!(Instant::now() < until, "the process {id} still runs");
         std::thread::yield_now();

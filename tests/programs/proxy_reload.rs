@@ -11,7 +11,7 @@ use std::thread;
 
 use tinymcp::{Change, Client, Endpoint, Protocol, json};
 
-use super::serve_session::{ERAS, PATIENCE, Process, Session, folder, write};
+use super::serve_session::{ERAS, Process, Session, TIMEOUT, folder, write};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tinymcp");
 /// `id` prints the process of the server, `wait` ends when the file `go` exists.
@@ -85,6 +85,16 @@ fn servers_are_added_removed_and_replaced_and_others_keep_their_calls() {
 }
 
 #[test]
+fn a_signal_without_a_file_to_reload_does_not_end_the_proxy() {
+    let (folder, _) = example("without-file");
+    let session = session(Protocol::Stateless, &["--", PROGRAM, "serve", "server.json"], &folder);
+    let id = text(&session.client, "id");
+    session.process.hang_up();
+    session.process.reported("SIGHUP: there is no file to reload");
+    assert_eq!(text(&session.client, "id"), id);
+}
+
+#[test]
 fn a_broken_file_or_entry_changes_nothing() {
     let (folder, config) = example("broken");
     let session = session(Protocol::Stateless, &["--config", "mcp.json"], &folder);
@@ -121,6 +131,36 @@ fn a_changed_file_is_reloaded_with_watch() {
     session.process.reported("reloaded: removed \"gone\"");
     session.changed(&Change::Tools);
     assert_eq!(session.tools(), ["keep__id", "keep__wait"]);
+}
+
+/// POST of a message: the status and the head.
+fn post(url: &str, token: &str, fields: &str, message: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(url.split('/').nth(2).unwrap()).unwrap();
+    write!(
+        stream,
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n{fields}\
+         Content-Length: {}\r\n\r\n{message}",
+        message.len()
+    )
+    .unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    (response.split(' ').nth(1).unwrap().parse().unwrap(), response.to_ascii_lowercase())
+}
+
+/// Opens a session, and returns its header field.
+fn initialize(url: &str, token: &str) -> String {
+    let message = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    let (status, head) = post(url, token, "", message);
+    assert_eq!(status, 200, "{head}");
+    let field = head.lines().find(|line| line.starts_with("mcp-session-id")).unwrap();
+    format!("{field}\r\n")
+}
+
+/// Sends a ping in a session; returns the status.
+fn ping(url: &str, token: &str, session: &str) -> u16 {
+    post(url, token, session, r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#).0
 }
 
 #[test]
@@ -163,12 +203,16 @@ fn tokens_are_reloaded() {
         line.clear();
         assert!(stream.read_line(&mut line).unwrap() > 0, "the stream ended");
     }
+    // The second token gets the name that the first one had.
+    let session = initialize(&url, FIRST);
+    assert_eq!(ping(&url, FIRST, &session), 200);
     tokens(SECOND);
     server.hang_up();
     server.reported("reloaded");
+    assert_eq!(ping(&url, SECOND, &session), 404);
     let (sender, ended) = mpsc::channel();
     thread::spawn(move || sender.send(stream.read_to_string(&mut String::new()).is_ok()));
-    assert_eq!(ended.recv_timeout(PATIENCE), Ok(true), "the stream ends");
+    assert_eq!(ended.recv_timeout(TIMEOUT), Ok(true), "the stream ends");
     connect(SECOND).unwrap();
     assert!(connect(FIRST).is_err());
 }

@@ -44,7 +44,7 @@ fn known_rows() -> Vec<(&'static str, u64, u64, u64)> {
 fn defaults() -> Vec<(&'static str, u64)> {
     let d = Limits::default();
     let milliseconds = |time: std::time::Duration| time.as_millis() as u64;
-    #[cfg_attr(not(any(feature = "client", feature = "http-server")), allow(unused_mut))]
+    #[cfg_attr(not(any(feature = "client", feature = "http-server", feature = "tasks")), allow(unused_mut))]
     let mut defaults = vec![
         ("TINYMCP_FRAME_BYTES", d.frame_bytes as u64),
         ("TINYMCP_JSON_DEPTH", d.json_depth.into()),
@@ -56,7 +56,7 @@ fn defaults() -> Vec<(&'static str, u64)> {
         ("TINYMCP_GRACE_MS", milliseconds(d.grace)),
         ("TINYMCP_PARENT_CHECK_MS", milliseconds(d.parent_check)),
         ("TINYMCP_IDLE_EXIT_MS", milliseconds(d.idle_exit)),
-        ("TINYMCP_ASK_MS", milliseconds(d.ask_timeout)),
+        ("TINYMCP_CLIENT_INPUT_MS", milliseconds(d.client_input_timeout)),
         ("TINYMCP_PARKED", d.parked as u64),
         ("TINYMCP_STATE_BYTES", d.state_bytes as u64),
         ("TINYMCP_PAGE", d.page as u64),
@@ -67,6 +67,15 @@ fn defaults() -> Vec<(&'static str, u64)> {
         ("TINYMCP_BACKLOG_BYTES", d.backlog_bytes as u64),
         ("TINYMCP_ADDRESS_SPACE", d.address_space),
     ];
+    #[cfg(feature = "tasks")]
+    defaults.extend([
+        ("TINYMCP_TASKS", d.tasks.entries as u64),
+        ("TINYMCP_TASK_BYTES", d.tasks.bytes as u64),
+        ("TINYMCP_TASK_WORKERS", d.tasks.workers as u64),
+        ("TINYMCP_TASK_DEADLINE_MS", milliseconds(d.tasks.deadline)),
+        ("TINYMCP_TASK_TTL_MS", milliseconds(d.tasks.ttl)),
+        ("TINYMCP_TASK_POLL_MS", milliseconds(d.tasks.poll)),
+    ]);
     #[cfg(feature = "http-server")]
     {
         let h = &d.http;
@@ -93,32 +102,32 @@ fn defaults() -> Vec<(&'static str, u64)> {
     }
     #[cfg(feature = "client")]
     defaults.extend([
-        ("TINYMCP_CALL_MS", milliseconds(d.call_timeout)),
-        ("TINYMCP_CALL_LONGEST_MS", milliseconds(d.call_longest)),
-        ("TINYMCP_PROBE_MS", milliseconds(d.probe_timeout)),
-        ("TINYMCP_CALLS", d.calls as u64),
-        ("TINYMCP_ROUNDS", d.rounds.into()),
-        ("TINYMCP_LIST_ENTRIES", d.list_entries as u64),
-        ("TINYMCP_LIST_BYTES", d.list_bytes as u64),
-        ("TINYMCP_LIST_PAGES", d.list_pages as u64),
-        ("TINYMCP_HANDLERS", d.handlers as u64),
-        ("TINYMCP_EVENTS", d.events as u64),
-        ("TINYMCP_CACHE_BYTES", d.cache_bytes as u64),
-        ("TINYMCP_CHILD_EXIT_MS", milliseconds(d.child_exit)),
-        ("TINYMCP_STDERR_BYTES", d.stderr_bytes as u64),
+        ("TINYMCP_CALL_MS", milliseconds(d.client.call_timeout)),
+        ("TINYMCP_CALL_TOTAL_MS", milliseconds(d.client.call_total_timeout)),
+        ("TINYMCP_PROBE_MS", milliseconds(d.client.probe_timeout)),
+        ("TINYMCP_CALLS", d.client.calls as u64),
+        ("TINYMCP_ROUNDS", d.client.rounds.into()),
+        ("TINYMCP_LIST_ENTRIES", d.client.list_entries as u64),
+        ("TINYMCP_LIST_BYTES", d.client.list_bytes as u64),
+        ("TINYMCP_LIST_PAGES", d.client.list_pages as u64),
+        ("TINYMCP_HANDLERS", d.client.handlers as u64),
+        ("TINYMCP_EVENTS", d.client.events as u64),
+        ("TINYMCP_CACHE_BYTES", d.client.cache_bytes as u64),
+        ("TINYMCP_CHILD_EXIT_MS", milliseconds(d.client.child_exit)),
+        ("TINYMCP_STDERR_BYTES", d.client.stderr_bytes as u64),
     ]);
     #[cfg(feature = "http-client")]
     defaults.extend([
-        ("TINYMCP_HTTP_THREADS", d.http_threads as u64),
-        ("TINYMCP_CONNECT_MS", milliseconds(d.connect_timeout)),
-        ("TINYMCP_RECONNECTS", d.reconnects.into()),
-        ("TINYMCP_REFUSALS", d.refusals.into()),
+        ("TINYMCP_HTTP_THREADS", d.http_client.threads as u64),
+        ("TINYMCP_CONNECT_MS", milliseconds(d.http_client.connect_timeout)),
+        ("TINYMCP_RECONNECTS", d.http_client.reconnects.into()),
+        ("TINYMCP_REFUSALS", d.http_client.refusals.into()),
     ]);
     #[cfg(feature = "hub")]
     defaults.extend([
-        ("TINYMCP_SERVERS", d.servers as u64),
-        ("TINYMCP_LIST_MS", milliseconds(d.list_timeout)),
-        ("TINYMCP_RESTARTS", d.restarts.into()),
+        ("TINYMCP_SERVERS", d.hub.servers as u64),
+        ("TINYMCP_LIST_MS", milliseconds(d.hub.list_timeout)),
+        ("TINYMCP_RESTARTS", d.hub.restarts.into()),
     ]);
     defaults
 }
@@ -131,7 +140,7 @@ fn every_limit_is_on_the_page_with_its_default() {
     let source = include_str!("../../src/limits.rs");
     let known = source.matches(", \"TINYMCP_").count() - source.matches(", \"TINYMCP_SCHEMA_").count();
     assert_eq!(known, rows().len(), "src/limits.rs has another number of variables");
-    if cfg!(all(feature = "http-server", feature = "http-client", feature = "hub")) {
+    if cfg!(all(feature = "http-server", feature = "http-client", feature = "hub", feature = "tasks")) {
         assert_eq!(defaults().len(), rows().len());
     }
 }

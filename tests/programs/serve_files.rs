@@ -156,14 +156,14 @@ fn changes_of_watched_files_are_sent() {
         session.client.subscribe("status://one").unwrap();
         session.client.subscribe("docs:///a%20b.md").unwrap();
         write(&folder.join("one.json"), r#"{"moisture":8}"#);
-        session.changed(&Change::Updated("status://one".to_owned()));
+        session.changed(&Change::ResourceUpdated("status://one".to_owned()));
         assert_eq!(session.text("status://one"), r#"{"moisture":8}"#);
         // Same length and name, written in place.
         fs::write(folder.join("docs/a b.md"), "# B").unwrap();
-        session.changed(&Change::Updated("docs:///a%20b.md".to_owned()));
+        session.changed(&Change::ResourceUpdated("docs:///a%20b.md".to_owned()));
         assert_eq!(session.text("docs:///a%20b.md"), "# B");
         fs::remove_file(folder.join("one.json")).unwrap();
-        session.changed(&Change::Updated("status://one".to_owned()));
+        session.changed(&Change::ResourceUpdated("status://one".to_owned()));
     }
 }
 
@@ -198,7 +198,7 @@ fn a_watched_folder_is_listed_again() {
 }
 
 fn remove(folder: &Path) {
-    // In one step, so that one look sees it.
+    // In one step, so that one check detects it.
     let gone = folder.with_extension("gone");
     fs::rename(folder, &gone).unwrap();
     fs::remove_dir_all(gone).unwrap();

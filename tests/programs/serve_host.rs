@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tinymcp::{Client, Limits, Link, json};
 
-use super::serve_session::{PATIENCE, folder};
+use super::serve_session::{TIMEOUT, folder};
 
 /// A server, started by a shell script, which ends with the test.
 struct Hosted {
@@ -58,7 +58,7 @@ fn a_host_that_never_reads_standard_error_blocks_nothing() {
         assert_eq!(hosted.call("noisy"), "done");
     }
     drop(hosted.client.take());
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while hosted.child.try_wait().unwrap().is_none() {
         assert!(Instant::now() < until, "the server does not end");
         std::thread::sleep(Duration::from_millis(10));
@@ -71,7 +71,7 @@ fn variables_of_a_program_do_not_reach_the_loader_of_the_sandbox() {
         return;
     }
     let folder = folder("host-env");
-    // The trace of the loader goes to a file that the program must not create.
+    // The loader writes its trace to a file that must not be created.
     let trace = folder.join("trace");
     let definition = r#"{"tools": {"env": {
         "description": "d", "run": ["/bin/sh", "-c", "echo $SECRET $TINYMCP_CALL $LD_DEBUG; env | grep -c TINYMCP_ENV || :"],

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tinymcp::{Change, Client, Endpoint, json};
 
-use super::serve_session::{ERAS, PATIENCE, Process, folder, run, write};
+use super::serve_session::{ERAS, Process, TIMEOUT, folder, run, write};
 
 const DEFINITION: &str =
     r#"{"tools": {"echo": {"description": "d", "input": {"text": "string"}, "run": ["echo", "{text}"]}}}"#;
@@ -100,8 +100,8 @@ fn a_changed_file_is_sent_over_http() {
         let client = client.connect(Endpoint::new(url(&server))).unwrap();
         assert_eq!(client.tools().unwrap().len(), 1);
         write(&folder.join("s.json"), "{}");
-        assert_eq!(changes.recv_timeout(PATIENCE).unwrap(), Change::Tools);
-        assert_eq!(client.request_tools(None).fresh().wait().unwrap().entries.len(), 0);
+        assert_eq!(changes.recv_timeout(TIMEOUT).unwrap(), Change::Tools);
+        assert_eq!(client.request_tools(None).bypass_cache().wait().unwrap().entries.len(), 0);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tinymcp::{Change, Protocol};
 
-use super::serve_session::{ERAS, PATIENCE, Session, folder, write};
+use super::serve_session::{ERAS, Session, TIMEOUT, folder, write};
 
 /// A definition with these tools, which print their names.
 fn definition(name: &str, tools: &[&str]) -> String {
@@ -187,7 +187,7 @@ fn a_client_sees_whole_definitions_only() {
     write(&file, &first);
     let session = Session::start(Protocol::Stateless, &["s.json"], &folder);
     for _ in 0..20 {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         write(&file, &new.0);
         session.process.hang_up();
         loop {

@@ -1,8 +1,8 @@
 //! Sandbox of `tinymcp serve`: real programs inside and outside their grants.
 //!
 //! Each program runs twice with the same grants: on a folder that is granted, where it must succeed,
-//! and on an equal folder that is not, where it must fail and change nothing. Programs that the
-//! machine does not have are named and left out.
+//! and on an equal folder that is not, where it must fail and change nothing. Programs that are not
+//! installed are reported and skipped.
 //!
 //! Files outside the grants do not exist; without mount namespaces Landlock alone refuses them.
 #![cfg(target_os = "linux")]
@@ -273,7 +273,7 @@ fn links_do_not_leave_the_grants() {
     }
     fs::remove_file(format!("{inside}/l")).unwrap();
     std::os::unix::fs::symlink(format!("{outside}/file"), format!("{inside}/l")).unwrap();
-    // A link that an earlier call left does not widen a grant below it.
+    // A symbolic link that an earlier call created does not extend a grant.
     let nested = format!("{inside}/l");
     let output =
         sandboxed(&["--read", "system", "--write", inside, "--read", &nested, "--net"], &["cat", &nested]);

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use tinymcp::{Body, Change, Client, ClientBuilder, Limits, Link, Protocol, ReadOutput};
 
 /// Nothing takes longer unless something is broken.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) const ERAS: [Protocol; 2] = [Protocol::Session, Protocol::Stateless];
 
@@ -74,7 +74,7 @@ impl Process {
     /// Waits for a line with each of these texts, in any order.
     pub(crate) fn reported_all<const N: usize>(&self, texts: [&str; N]) -> [String; N] {
         let (mut lines, mut found) = (Vec::new(), [const { String::new() }; N]);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while let Some(missing) = found.iter().position(String::is_empty) {
             match self.stderr.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(line) => match texts.iter().position(|text| line.contains(text)) {
@@ -113,7 +113,7 @@ impl Process {
 
     /// Waits for the end; the exit status.
     pub(crate) fn end(&mut self) -> i32 {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             match self.stderr.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(_) => {}
@@ -170,7 +170,7 @@ impl Session {
 
     /// Waits for this notification; others are dropped.
     pub(crate) fn changed(&self, change: &Change) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             match self.changes.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(other) if other == *change => return,
@@ -182,14 +182,14 @@ impl Session {
 
     /// Text of a resource.
     pub(crate) fn text(&self, uri: &str) -> String {
-        text(&self.client.request_read(uri).fresh().wait().unwrap())
+        text(&self.client.request_read(uri).bypass_cache().wait().unwrap())
     }
 
     /// URIs of all resources.
     pub(crate) fn uris(&self) -> Vec<String> {
         self.client
             .request_resources(None)
-            .fresh()
+            .bypass_cache()
             .wait()
             .unwrap()
             .entries
@@ -200,7 +200,15 @@ impl Session {
 
     /// Names of all tools.
     pub(crate) fn tools(&self) -> Vec<String> {
-        self.client.request_tools(None).fresh().wait().unwrap().entries.into_iter().map(|t| t.name).collect()
+        self.client
+            .request_tools(None)
+            .bypass_cache()
+            .wait()
+            .unwrap()
+            .entries
+            .into_iter()
+            .map(|t| t.name)
+            .collect()
     }
 }
 

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc;
 
-use tinymcp::{Body, Client, Content, ErrorKind, FormResponse, json};
+use tinymcp::{Body, Client, Content, ElicitResponse, ErrorKind, json};
 
-use super::serve_session::{ERAS, PATIENCE, Session, folder};
+use super::serve_session::{ERAS, Session, TIMEOUT, folder};
 
 const DEFINITION: &str = r#"{
     "server": {"name": "tools", "version": "1.2", "instructions": "Read the page."},
@@ -77,7 +77,7 @@ fn results_have_the_kind_of_the_output() {
         let request = session.client.request_tool("lines", json!({}));
         let output = request.on_progress(move |p| drop(sender.send(p.message))).wait().unwrap();
         assert!(output.texts().contains("last"), "{output:?}");
-        assert_eq!(messages.recv_timeout(PATIENCE).unwrap().as_deref(), Some("one"));
+        assert_eq!(messages.recv_timeout(TIMEOUT).unwrap().as_deref(), Some("one"));
         let info = session.client.server();
         assert_eq!((info.name.as_str(), info.version.as_str()), ("tools", "1.2"));
         assert_eq!(info.instructions.as_deref(), Some("Read the page."));
@@ -91,15 +91,15 @@ fn a_tool_is_confirmed_by_the_user() {
         for (accept, runs) in [(true, true), (false, false)] {
             let (sender, questions) = mpsc::channel();
             let answers = move |client: tinymcp::ClientBuilder| {
-                client.on_form(move |form| {
+                client.on_elicit(move |form| {
                     let _ = sender.send(form.message.clone());
-                    Ok(if accept { FormResponse::accept(json!({})) } else { FormResponse::decline() })
+                    Ok(if accept { ElicitResponse::accept(json!({})) } else { ElicitResponse::decline() })
                 })
             };
             let session = Session::with(answers, era, &["s.json"], &folder);
             let output = session.client.call_tool("valve", json!({"bed": 3})).unwrap();
             assert_eq!((output.is_error, output.texts() == "open\n"), (!runs, runs), "{output:?}");
-            assert_eq!(questions.recv_timeout(PATIENCE).unwrap(), "Open the valve of bed 3?");
+            assert_eq!(questions.recv_timeout(TIMEOUT).unwrap(), "Open the valve of bed 3?");
         }
         // Without a handler the client does not offer elicitation.
         let session = Session::start(era, &["s.json"], &folder);
@@ -119,7 +119,7 @@ fn wait_for_process(client: &Client, folder: &Path) -> (tinymcp::Call<tinymcp::T
 /// Waits until a process is gone.
 fn ended(id: u32) {
     let id = rustix::process::Pid::from_raw(id as i32).unwrap();
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     while rustix::process::test_kill_process(id).is_ok() {
         assert!(std::time::Instant::now() < until, "the process still runs");
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -136,7 +136,7 @@ fn processes_end_with_their_call_and_their_client() {
         let (call, id) = wait_for_process(&session.client, &folder);
         call.cancel();
         ended(id);
-        // A slow call does not keep another one from running.
+        // A slow call does not block a call of another tool.
         let (call, id) = wait_for_process(&session.client, &folder);
         assert_eq!(session.client.call_tool("echo", json!({"text": "x"})).unwrap().texts(), "<x>");
         let Session { client, mut process, .. } = session;
@@ -203,7 +203,7 @@ fn the_rest_of_an_output_is_a_resource() {
         let session = Session::start(era, &["s.json"], &folder);
         let output = session.client.call_tool("long", json!({})).unwrap();
         let link = output.content.iter().find_map(|content| match content {
-            Content::Link(resource, ..) => Some(resource.uri.clone()),
+            Content::ResourceLink(resource, ..) => Some(resource.uri.clone()),
             _ => None,
         });
         let read = session.client.read_resource(&link.unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Completions that come and go while a server runs.
+//! Completions that are added and removed while a server runs.
 
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const HANG: Duration = Duration::from_secs(20);
 
 const TEMPLATE: &str = "pin://{bank}/{number}";
 
-/// What a session was told of completions, with the client's end of it.
+/// Announcement of completions in a session, and the client's end of the link.
 fn open_session(client: &mut MemoryEnd) -> bool {
     let who = json!({"name": "t", "version": "1"});
     let opening = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who});
@@ -23,7 +23,7 @@ fn open_session(client: &mut MemoryEnd) -> bool {
     greeting.root().pointer("/result/capabilities/completions").is_some()
 }
 
-/// The answer to a request; changes of lists, which may come before it, are passed over.
+/// The response to a request; notifications of changes before it are skipped.
 fn ask(client: &mut MemoryEnd, about: &Json, argument: &str) -> Doc {
     client.send(&format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{{"ref":{about},"argument":{{"name":"{argument}","value":"a"}}}}}}"#
@@ -59,7 +59,7 @@ fn add(handle: &Handle) {
 }
 
 #[test]
-fn completions_come_with_a_handle_and_go_with_what_they_belong_to() {
+fn completions_are_added_by_a_handle_and_removed_with_their_entry() {
     let (link, mut client) = memory();
     let mut server = Server::new("late", "1");
     server.prompts_may_change().resources_may_change().completions_may_change();
@@ -85,7 +85,7 @@ fn completions_come_with_a_handle_and_go_with_what_they_belong_to() {
         let answer = ask(&mut client, about, argument);
         assert_eq!(answer.root().pointer("/error/code").and_then(|c| c.as_i64()), Some(-32602));
     }
-    // Of the same name, but not the same.
+    // Another entry with the same name.
     add(&handle);
     for (about, argument) in &about {
         assert_eq!(values(&mut client, about, argument), "[]");
@@ -95,7 +95,7 @@ fn completions_come_with_a_handle_and_go_with_what_they_belong_to() {
 }
 
 #[test]
-fn a_handle_completes_only_what_is_there_and_was_announced() {
+fn a_handle_completes_only_existing_entries_after_an_announcement() {
     let mut server = Server::new("late", "1");
     server.prompts_may_change().resources_may_change();
     let handle = server.handle();
@@ -108,7 +108,7 @@ fn a_handle_completes_only_what_is_there_and_was_announced() {
         assert_eq!(error.kind(), ErrorKind::Misuse);
         assert!(error.to_string().contains("completions_may_change"), "{error}");
     }
-    // What is completed from the start announces it.
+    // A completion that is registered before serving announces the capability.
     server.complete_prompt("late", "style", none).unwrap();
     handle.complete_template(TEMPLATE, "bank", none).unwrap();
     let refused = [
@@ -120,7 +120,7 @@ fn a_handle_completes_only_what_is_there_and_was_announced() {
     for refused in refused {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Misuse);
     }
-    // It stays announced, so that what comes again can be completed again.
+    // The capability stays announced, so that later entries can be completed.
     assert!(handle.remove_prompt("late").unwrap() && handle.remove_template(TEMPLATE).unwrap());
     let (link, mut client) = memory();
     let serving = thread::spawn(move || server.serve(link));

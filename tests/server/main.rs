@@ -1,15 +1,17 @@
-//! Servers in memory and over loopback: behaviour that the transcripts of `tests/it` cannot express.
+//! Servers in memory and over loopback: tests that the transcripts of `tests/it` cannot express.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod checked;
+mod beyond_32_bits;
 mod complete;
+mod errors;
 mod meta;
-mod notices;
+mod notifications;
 mod profile;
 mod questions;
 #[cfg(unix)]
 mod race;
 mod sequence;
+mod typed;
 #[cfg(unix)]
-mod unread;
-mod wide;
+mod unparsable;
+mod validation;

@@ -1,12 +1,12 @@
-//! The `_meta` that handlers give: what of it leaves, and what is refused in words.
+//! The `_meta` of handlers: valid members are sent, and others are rejected with a message.
 
 use std::thread;
 use std::time::Duration;
 
 use tinymcp::json::{Doc, Json, ParseLimits};
 use tinymcp::{
-    Block, Content, MemoryEnd, Prompt, PromptOutput, Resource, ResourceContents, Role, Sampling, Server,
-    Tool, ToolOutput, json, memory,
+    Content, MemoryEnd, Prompt, PromptOutput, Resource, ResourceContents, Role, Sampling, SamplingBlock,
+    Server, Tool, ToolOutput, json, memory,
 };
 
 /// Long enough that only a hang reaches it.
@@ -14,13 +14,13 @@ const HANG: Duration = Duration::from_secs(20);
 
 const NAME: &str = "io.modelcontextprotocol/serverInfo";
 
-/// Both eras' ways to say the same: members of `_meta`.
+/// Members of `_meta` of a request, for each era.
 const ERAS: [&str; 2] = [
     "{}",
     r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#,
 ];
 
-/// What a server answers in both eras.
+/// Responses of a server in both eras.
 fn answers(server: Server, method: &str, params: &str) -> [Doc; 2] {
     let (link, mut client) = memory();
     let serving = thread::spawn(move || server.serve(link));
@@ -31,7 +31,7 @@ fn answers(server: Server, method: &str, params: &str) -> [Doc; 2] {
             r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params},"_meta":{meta}}}}}"#
         ));
         let answer = client.receive(HANG).expect("an answer");
-        // A member that stands there twice is refused here.
+        // A duplicate member is rejected here.
         let (mut doc, limits) =
             (Doc::default(), ParseLimits { unique_names: true, ..ParseLimits::default() });
         doc.parse_again(answer.as_bytes(), &limits).unwrap_or_else(|error| panic!("{error}: {answer}"));
@@ -43,7 +43,7 @@ fn answers(server: Server, method: &str, params: &str) -> [Doc; 2] {
     answers
 }
 
-/// What calling a tool gives that gives this.
+/// Result of a call of a tool that returns this.
 fn called(output: ToolOutput) -> [Doc; 2] {
     let mut server = Server::new("this", "1");
     server.tool(Tool::new("t"), move |_, (): ()| Ok(output.clone())).unwrap();
@@ -72,10 +72,10 @@ fn block(meta: &Json) -> Content {
     Content::Annotated { content: Box::new(inner), annotations: None, meta: None }
 }
 
-/// Every way to give a `_meta` with a result, and what comes of it.
+/// All ways to return a `_meta`, with their results.
 fn given(meta: &Json) -> Vec<[Doc; 2]> {
     let contents = || ResourceContents::text("r://r", "x").meta(meta.clone());
-    let linked = Content::link(Resource::new("r://r", "r").meta(meta.clone()));
+    let linked = Content::resource_link(Resource::new("r://r", "r").meta(meta.clone()));
     vec![
         called(ToolOutput::text("x").meta(meta.clone())),
         called(ToolOutput::text("x").content(block(meta))),
@@ -102,13 +102,13 @@ fn the_name_of_another_server_is_not_passed_on_with_its_result() {
     assert_eq!(meta(&modern).as_str(), format!(r#"{{"{NAME}":{{"name":"this","version":"1"}}}}"#));
 }
 
-/// JSON as RFC 8259 lets it be.
+/// JSON texts that RFC 8259 allows.
 fn twice(text: &'static str) -> Json {
     Json::parse(text).expect("JSON")
 }
 
 #[test]
-fn a_meta_that_is_none_or_has_a_reserved_name_is_an_internal_error_in_words() {
+fn an_invalid_or_reserved_meta_is_an_internal_error_with_a_message() {
     for (meta, why) in [
         (json!([1]), "is not an object"),
         (json!(null), "is not an object"),
@@ -132,7 +132,7 @@ fn a_meta_that_is_none_or_has_a_reserved_name_is_an_internal_error_in_words() {
 }
 
 #[test]
-fn other_names_go_out_wherever_a_handler_puts_them() {
+fn unreserved_names_are_sent_in_every_meta_of_a_handler() {
     for answers in given(&json!({"com.example.mcp/a": 1})) {
         for answer in answers {
             let text = answer.root().raw();
@@ -142,18 +142,18 @@ fn other_names_go_out_wherever_a_handler_puts_them() {
 }
 
 #[test]
-fn what_a_model_is_sent_is_held_to_the_same() {
+fn the_meta_of_sampling_requests_is_checked_too() {
     let mut server = Server::new("this", "1");
     server
         .tool(Tool::new("t"), |ctx, (): ()| {
             let used = tinymcp::ToolUse { id: "u".into(), name: "u".into(), input: json!({}) };
-            let gave = Block::ToolResult {
+            let gave = SamplingBlock::ToolResult {
                 id: "u".into(),
                 content: vec![block(&json!({"dev.mcp/x": 1}))],
                 is_error: false,
             };
             let asked = Sampling::new(9)
-                .message(Role::Assistant, vec![Block::ToolUse(used)])
+                .message(Role::Assistant, vec![SamplingBlock::ToolUse(used)])
                 .message(Role::User, vec![gave]);
             ctx.sample("q", asked)?;
             Ok("asked")

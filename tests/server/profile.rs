@@ -1,5 +1,5 @@
-//! With the feature `lint`, a server shows simplified schemas to all clients or to some, and goes
-//! on checking what it was given.
+//! With the feature `lint`, a server sends simplified schemas to all clients or to some, and still
+//! checks arguments against the original schemas.
 
 #![cfg(all(feature = "lint", feature = "schema"))]
 
@@ -13,7 +13,7 @@ use tinymcp::{Server, Tool, memory};
 const HANG: Duration = Duration::from_secs(20);
 
 const SCHEMA: &str = r##"{"type":"object","title":"t","properties":{"pin":{"$ref":"#/$defs/pin"},"name":{"type":"string","maxLength":8}},"required":["pin"],"additionalProperties":false,"$defs":{"pin":{"type":"integer","maximum":27}}}"##;
-/// The same for a host that knows neither references nor closed objects.
+/// The schema for a host that supports neither references nor closed objects.
 const SIMPLE: &str = r#"{"type":"object","properties":{"pin":{"type":"integer","maximum":27},"name":{"type":"string","maxLength":8}},"required":["pin"]}"#;
 
 fn server() -> Server {
@@ -22,8 +22,8 @@ fn server() -> Server {
     server
 }
 
-/// What a client of this name is told of the tool, in a session and without one, twice each; and
-/// what it is told when it calls with arguments that only the copy allows.
+/// Description of the tool for a client of this name, in a session and without one, twice each; and
+/// the error of a call with arguments that only the copy allows.
 fn shown(server: Server, client: &str) -> (Vec<String>, String) {
     let (link, mut peer) = memory();
     let serving = thread::spawn(move || server.serve(link));
@@ -62,7 +62,7 @@ fn every_client_is_shown_the_profile_of_the_server() {
 }
 
 #[test]
-fn a_client_is_shown_its_own_profile_and_others_what_was_registered() {
+fn a_client_gets_its_own_profile_and_others_the_registered_schema() {
     for (client, expected) in [("gemini-cli", SIMPLE), ("other", SCHEMA)] {
         let mut server = server();
         server.client_schema_profile("gemini-cli", Profile::find("gemini").unwrap());

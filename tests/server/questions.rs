@@ -1,4 +1,5 @@
-//! Invalid requests to the client: the handler gets the reason, and the client gets nothing.
+//! Invalid requests to the client: the handler gets an error with the reason, and nothing is sent
+//! to the client.
 
 use std::thread;
 use std::time::Duration;
@@ -11,10 +12,10 @@ use tinymcp::{
 /// Long enough that only a hang reaches it.
 const HANG: Duration = Duration::from_secs(20);
 
-/// A call of the tool `ask` by a client that can be asked anything.
+/// A call of the tool `ask` by a client with all capabilities.
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}}}}}}"#;
 
-/// What a client reads of a question: the text of the failure, or that it was asked.
+/// Outcome for the client: the text of the failure, or a request to it.
 fn outcome(
     ask: impl Fn(&mut tinymcp::Context<'_>) -> Result<(), ToolError> + Send + Sync + 'static,
 ) -> String {
@@ -34,14 +35,14 @@ fn outcome(
 }
 
 #[test]
-fn forms_that_nobody_can_fill_in_are_refused() {
+fn forms_that_cannot_be_filled_in_are_rejected() {
     for (field, why) in [
         (Field::choice("c", Vec::<String>::new()), "\"c\" has no choices"),
-        (Field::integer("c").least(5).most(1), "\"c\" has a lower bound above its upper one"),
-        (Field::number("c").least(f64::NAN), "\"c\" has an invalid bound"),
-        (Field::number("c").most(f64::INFINITY), "\"c\" has an invalid bound"),
-        (Field::text("c").least(-1), "\"c\" has an invalid bound"),
-        (Field::choices("c", ["a"]).most(-1), "\"c\" has an invalid bound"),
+        (Field::integer("c").min(5).max(1), "\"c\" has a lower bound above its upper one"),
+        (Field::number("c").min(f64::NAN), "\"c\" has an invalid bound"),
+        (Field::number("c").max(f64::INFINITY), "\"c\" has an invalid bound"),
+        (Field::text("c").min(-1), "\"c\" has an invalid bound"),
+        (Field::choices("c", ["a"]).max(-1), "\"c\" has an invalid bound"),
         (Field::choice("c", ["a"]).default("b"), "the default of \"c\" does not match the field"),
         (Field::text("twice"), "duplicate field \"twice\""),
     ] {
@@ -50,7 +51,7 @@ fn forms_that_nobody_can_fill_in_are_refused() {
         assert_eq!(said, format!("Invalid form \"key\": {why}"));
     }
     for field in
-        [Field::integer("c").least(-5).most(-1), Field::number("c").least(f64::MIN), Field::text("c").most(0)]
+        [Field::integer("c").min(-5).max(-1), Field::number("c").min(f64::MIN), Field::text("c").max(0)]
     {
         let form = Form::new("f").field(field);
         assert_eq!(outcome(move |ctx| ctx.elicit("key", form.clone()).map(drop)), "input_required");

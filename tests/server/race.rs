@@ -1,5 +1,5 @@
-//! Race test of one connection: calls, cancellations and changes of the tool list at random. The server answers every
-//! call once; only a cancelled call may stay without an answer.
+//! Race test of one connection: calls, cancellations and changes of the tool list at random. Every call gets one
+//! response; only a cancelled call may get none.
 //!
 //! `TEST_CALLS` sets the number of calls per era. `conformance/threads.sh` runs this under race detectors.
 
@@ -15,13 +15,13 @@ tinymcp::record! {
     struct Echo { text: String }
 }
 
-const SOON: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A small generator: the same calls every time.
-struct Dice(u64);
+/// A small random generator with a fixed seed.
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl Random {
+    fn below(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
@@ -45,7 +45,7 @@ fn server() -> Server {
         .unwrap()
         .tool(Tool::new("waits"), |ctx, echo: Echo| {
             // Only cancellation ends it.
-            ctx.wait(SOON)?;
+            ctx.wait(TIMEOUT)?;
             Ok(echo.text)
         })
         .unwrap();
@@ -83,16 +83,16 @@ fn cancel(id: usize) -> Value {
 
 /// Sends `count` calls; returns the ids of the cancelled ones.
 fn send_calls(to: &mut UnixStream, count: usize, modern: bool) -> Vec<usize> {
-    let mut dice = Dice(count as u64 + u64::from(modern));
+    let mut random = Random(count as u64 + u64::from(modern));
     let mut cancelled = Vec::new();
     for id in 1..=count {
-        let tool = ["echo", "echo", "inline", "steps", "waits"][dice.roll(5) as usize];
+        let tool = ["echo", "echo", "inline", "steps", "waits"][random.below(5) as usize];
         let mut lines = format!("{}\n", call(id, tool, modern));
-        if tool == "waits" || dice.roll(8) == 0 {
+        if tool == "waits" || random.below(8) == 0 {
             cancelled.push(id);
         }
         // Some cancellations follow at once, the others after more calls.
-        if dice.roll(2) == 0 || cancelled.len() > 2 {
+        if random.below(2) == 0 || cancelled.len() > 2 {
             for id in cancelled.iter().rev().take(3) {
                 lines += &format!("{}\n", cancel(*id));
             }
@@ -111,7 +111,7 @@ fn calls_and_cancellations_at_random_in_both_eras() {
     let count = std::env::var("TEST_CALLS").ok().and_then(|n| n.parse().ok()).unwrap_or(4_000);
     for modern in [true, false] {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
-        ours.set_read_timeout(Some(SOON)).unwrap();
+        ours.set_read_timeout(Some(TIMEOUT)).unwrap();
         let link = Link::lines(theirs.try_clone().unwrap(), theirs, &Limits::default());
         let server = server();
         let handle = server.handle();

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod api;
+mod examples;
 mod measures;
 mod promises;
 mod requirements;
@@ -17,6 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rpc", &["json"]),
     ("record", &["json"]),
     ("model", &["json", "rpc", "lint"]),
+    ("serde", &["error", "json", "model", "record"]),
     ("era", &["json", "rpc", "model"]),
     ("error", &["json"]),
     ("limits", &["error", "json"]),
@@ -42,20 +44,25 @@ const LAYERS: &[(&str, &[&str])] = &[
             "model",
             "era",
             "transport",
+            "observe",
             "pool",
             "schema",
+            "serde",
             "lint",
             "stderr",
             "sync",
             "tool_name",
         ],
     ),
+    ("observe", &["error", "json", "limits", "model", "pool", "stderr", "sync", "transport"]),
+    ("oauth", &["error", "json", "sync", "transport"]),
     (
         "client",
         // With the feature `schema`, structured results are checked against schemas.
-        &["error", "limits", "json", "rpc", "model", "era", "transport", "pool", "schema", "sync"],
+        &["error", "limits", "json", "rpc", "model", "era", "transport", "observe", "pool", "schema", "sync"],
     ),
     ("hub", &["error", "limits", "json", "rpc", "model", "pool", "client", "server", "sync", "transport"]),
+    ("skills", &["error", "json", "record", "model", "era", "server", "client", "stderr", "sync"]),
     ("lib", &["error", "limits", "json", "record", "model", "server", "client", "hub", "transport"]),
 ];
 

@@ -85,22 +85,23 @@ fn no_async_runtime_and_no_c_code_outside_tls() {
     for tool in ["cmake", "bindgen", "pkg-config", "vcpkg", "nasm-rs"] {
         assert!(!packages.contains_key(tool), "{tool} is a dependency");
     }
-    // `ring` has C code. Only rustls uses it, and only the feature `tls` enables rustls in ureq.
+    // `ring` has C code. Only rustls uses it, and only the feature `tls` enables rustls.
     assert_eq!(users("cc"), ["ring"]);
     assert_eq!(users("ring"), ["rustls", "rustls-webpki"]);
-    assert_eq!(users("rustls"), ["ureq"]);
+    assert_eq!(users("rustls"), ["tinymcp", "ureq"]);
     let manifest = read("Cargo.toml");
     let ureq = manifest.lines().find(|line| line.starts_with("ureq = ")).unwrap();
     assert!(ureq.contains("default-features = false") && !ureq.contains("rustls"), "{ureq}");
     let asking: Vec<&str> = manifest.lines().filter(|line| line.contains("rustls")).collect();
-    assert!(asking.len() == 1 && asking[0].starts_with("tls = "), "{asking:?}");
+    assert!(asking.len() == 2 && asking[0].starts_with("tls = "), "{asking:?}");
+    assert!(asking[1].starts_with("rustls = ") && asking[1].contains("optional = true"), "{asking:?}");
 }
 
 #[test]
 fn a_stdio_server_depends_on_no_http_code() {
     let manifest = read("Cargo.toml");
     assert!(manifest.contains("\ndefault = []\n"));
-    for package in ["mio", "httparse", "listenfd", "ureq"] {
+    for package in ["mio", "httparse", "listenfd", "ureq", "p256", "rsa"] {
         let line = manifest.lines().find(|line| line.starts_with(&format!("{package} = "))).unwrap();
         assert!(line.contains("optional = true"), "{line}");
     }

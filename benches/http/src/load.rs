@@ -18,7 +18,7 @@ use crate::peer::Peer;
 use crate::wire::{After, Requests};
 
 /// Timeout of one response.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Result of one phase.
 #[derive(Default, Debug)]
@@ -114,7 +114,7 @@ impl Run<'_, '_> {
 
     /// Opens a connection, makes the first call, and registers the connection as `index`.
     fn warm(&mut self, index: usize) -> Result<Slot> {
-        let mut link = Link::connect(self.peer.address(), PATIENCE)?;
+        let mut link = Link::connect(self.peer.address(), TIMEOUT)?;
         let id = self.take_id();
         link.call(self.requests, id, After::Keep)?;
         self.watch(&link, index)?;
@@ -139,7 +139,7 @@ impl Run<'_, '_> {
             match &mut kept {
                 Some(link) => link.call(self.requests, id, self.after)?,
                 None => {
-                    Link::connect(self.peer.address(), PATIENCE)?.call(self.requests, id, self.after)?;
+                    Link::connect(self.peer.address(), TIMEOUT)?.call(self.requests, id, self.after)?;
                 }
             }
             let after = Instant::now();
@@ -159,7 +159,7 @@ impl Run<'_, '_> {
             self.next_call(slot, index, Instant::now())?;
         }
         let mut under_way = slots.len();
-        let patience = rustix::event::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        let patience = rustix::event::Timespec { tv_sec: TIMEOUT.as_secs() as i64, tv_nsec: 0 };
         let mut ready =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 64];
         while under_way > 0 {
@@ -196,7 +196,7 @@ impl Run<'_, '_> {
                 open
             }
             None => {
-                let link = Link::connect(self.peer.address(), PATIENCE)?;
+                let link = Link::connect(self.peer.address(), TIMEOUT)?;
                 self.watch(&link, index)?;
                 slot.insert(Slot { link, id, since: now })
             }

@@ -13,7 +13,11 @@ use std::path::Path;
 use crate::Result;
 
 const WARM_UP: u64 = 200;
-const CALLS: u64 = 500;
+/// Number of calls for counts that are measured together with other figures.
+pub const CALLS: u64 = 500;
+/// Calls of a precise count of instructions. Two starts of one program differ by up to 10,000
+/// instructions, because the C library reads the table of mappings: two instructions per call.
+pub const PRECISE: u64 = 5000;
 
 /// Starts a command, makes this many sequential calls and waits until it has ended.
 pub type Drive<'d> = dyn Fn(&[String], u64) -> Result<()> + 'd;
@@ -36,14 +40,15 @@ pub struct Counts {
 /// Counts `server`; `scratch` is a folder for the output of the tools.
 pub fn counts(server: &[String], scratch: &Path, drive: &Drive<'_>) -> Counts {
     let file = scratch.join("count.out").to_string_lossy().into_owned();
-    let run = |tool: &[&str]| twice(tool, server, &file, drive);
-    let mut counts = Counts { instructions: instructions(server, scratch, drive), ..Counts::default() };
+    let run = |tool: &[&str]| twice(tool, server, CALLS, &file, drive);
+    let mut counts =
+        Counts { instructions: instructions(server, CALLS, scratch, drive), ..Counts::default() };
     let log = format!("--log-file={file}");
     match run(&["valgrind", "--tool=memcheck", "--leak-check=no", &log]) {
         Ok((once, twice)) => {
             counts.allocations = number_after(&once, "total heap usage:")
                 .zip(number_after(&twice, "total heap usage:"))
-                .map(|(once, twice)| per_call(once, twice));
+                .map(|(once, twice)| per_call(once, twice, CALLS));
         }
         Err(error) => eprintln!("memcheck: {error}"),
     }
@@ -56,7 +61,7 @@ pub fn counts(server: &[String], scratch: &Path, drive: &Drive<'_>) -> Counts {
                     let before = once.get(&name).copied().unwrap_or(0.0);
                     // Rounded to hundredths: sometimes one of the first lines is read together with
                     // the next one.
-                    (name, (per_call(before, calls) * 100.0).round() / 100.0)
+                    (name, (per_call(before, calls, CALLS) * 100.0).round() / 100.0)
                 })
                 .filter(|(_, calls)| *calls > 0.0)
                 .collect();
@@ -69,14 +74,14 @@ pub fn counts(server: &[String], scratch: &Path, drive: &Drive<'_>) -> Counts {
     counts
 }
 
-/// Instructions in user space per call.
-pub fn instructions(server: &[String], scratch: &Path, drive: &Drive<'_>) -> Option<f64> {
+/// Instructions in user space per call, from the difference of `calls` and twice as many.
+pub fn instructions(server: &[String], calls: u64, scratch: &Path, drive: &Drive<'_>) -> Option<f64> {
     let file = scratch.join("count.out").to_string_lossy().into_owned();
     let callgrind = format!("--callgrind-out-file={file}");
-    match twice(&["valgrind", "--tool=callgrind", "-q", &callgrind], server, &file, drive) {
+    match twice(&["valgrind", "--tool=callgrind", "-q", &callgrind], server, calls, &file, drive) {
         Ok((once, twice)) => {
             let totals = number_after(&once, "totals:").zip(number_after(&twice, "totals:"));
-            totals.map(|(once, twice)| per_call(once, twice))
+            totals.map(|(once, twice)| per_call(once, twice, calls))
         }
         Err(error) => {
             eprintln!("callgrind: {error}");
@@ -85,16 +90,22 @@ pub fn instructions(server: &[String], scratch: &Path, drive: &Drive<'_>) -> Opt
     }
 }
 
-fn per_call(once: f64, twice: f64) -> f64 {
-    (twice - once) / CALLS as f64
+fn per_call(once: f64, twice: f64, calls: u64) -> f64 {
+    (twice - once) / calls as f64
 }
 
-/// Content that `tool` writes to `file` for N and for 2N calls of `server`.
-fn twice(tool: &[&str], server: &[String], file: &str, drive: &Drive<'_>) -> Result<(String, String)> {
+/// Content that `tool` writes to `file` for `calls` and for twice as many calls of `server`.
+fn twice(
+    tool: &[&str],
+    server: &[String],
+    calls: u64,
+    file: &str,
+    drive: &Drive<'_>,
+) -> Result<(String, String)> {
     let mut command: Vec<String> = tool.iter().map(|word| (*word).to_owned()).collect();
     command.extend_from_slice(server);
-    let once = after(&command, CALLS, file, drive)?;
-    let twice = after(&command, 2 * CALLS, file, drive)?;
+    let once = after(&command, calls, file, drive)?;
+    let twice = after(&command, 2 * calls, file, drive)?;
     Ok((once, twice))
 }
 

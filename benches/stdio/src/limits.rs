@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - A figure that was not measured neither meets nor misses a limit.
-//! - A limit is printed for every placement.
+//! - A limit is printed for every placement in which a figure of it was measured.
 
 use std::fmt::Write;
 
@@ -18,6 +18,10 @@ use crate::wire::Framing;
 pub enum Figure {
     /// The value itself.
     Plain(&'static str),
+    /// The value itself, of the server that speaks sessions.
+    Session(&'static str),
+    /// The value itself, of the stateless server.
+    Stateless(&'static str),
     /// Difference to the bare loop.
     Above(&'static str),
     /// Multiple of the bare loop, in each placement.
@@ -34,7 +38,10 @@ pub enum Figure {
     PlainTimesPeer(&'static str),
 }
 
-use Figure::{Above, Plain, PlainTimesPeer, TimesFloor, TimesFloorEach, TimesPeer, TimesReadme, TimesTuned};
+use Figure::{
+    Above, Plain, PlainTimesPeer, Session, Stateless, TimesFloor, TimesFloorEach, TimesPeer, TimesReadme,
+    TimesTuned,
+};
 
 /// A limit on one or both of our servers.
 pub struct Limit {
@@ -79,7 +86,7 @@ impl Limit {
     /// Keys of the figures, their names, and true if a miss counts: one, or one for each placement.
     fn keys(&self) -> Vec<(String, String, bool)> {
         match self.figure {
-            Plain(key) | Above(key) | PlainTimesPeer(key) => {
+            Plain(key) | Session(key) | Stateless(key) | Above(key) | PlainTimesPeer(key) => {
                 vec![(key.to_owned(), self.text.to_owned(), true)]
             }
             TimesFloor(key) | TimesFloorEach(key) | TimesReadme(key) | TimesTuned(key) | TimesPeer(key) => {
@@ -100,11 +107,13 @@ impl Limit {
         if !self.binds.contains(&server.maker) {
             return None;
         }
-        let floor = find(servers, Maker::Floor, server.framing)?;
+        let floor = || find(servers, Maker::Floor, server.framing);
         match self.figure {
             Plain(_) => server.value(key),
-            Above(_) => Some(server.value(key)? - floor.value(key)?),
-            TimesFloor(_) => server.over(floor, key),
+            Session(_) => server.value(key).filter(|_| server.framing == Framing::Legacy),
+            Stateless(_) => server.value(key).filter(|_| server.framing == Framing::Modern),
+            Above(_) => Some(server.value(key)? - floor()?.value(key)?),
+            TimesFloor(_) => server.over(floor()?, key),
             TimesFloorEach(_) => server.over(find(servers, Maker::FloorEach, server.framing)?, key),
             TimesReadme(_) => server.over(find(servers, Maker::RmcpReadme, Framing::Legacy)?, key),
             TimesTuned(_) => server.over(find(servers, Maker::RmcpTuned, server.framing)?, key),
@@ -150,9 +159,13 @@ pub fn write(out: &mut String, servers: &[Server], limits: &[Limit]) -> std::fmt
     for limit in limits {
         let sign = if limit.at_most { '≤' } else { '≥' };
         for (key, text, counts) in limit.keys() {
+            let figures: Vec<_> = ours.iter().map(|server| limit.figure(servers, server, &key)).collect();
+            if figures.iter().all(Option::is_none) {
+                continue;
+            }
             write!(out, "| {text} {sign} {} |", limit.bound)?;
-            for server in &ours {
-                match limit.figure(servers, server, &key) {
+            for figure in figures {
+                match figure {
                     None => write!(out, " – |")?,
                     Some(figure) if limit.met(figure) => write!(out, " {} |", grouped(figure, 2))?,
                     Some(figure) if counts => write!(out, " **{}** |", grouped(figure, 2))?,

@@ -136,6 +136,16 @@ pub fn markdown(servers: &[Server], rounds: usize, layout: &Layout) -> String {
     out
 }
 
+/// Returns the rows of `keys` among the steady ones, and the limits, as Markdown.
+pub fn counted(servers: &[Server], keys: &[&str], layout: &Layout) -> String {
+    let mut out = String::new();
+    let rows = || layout.steady.iter().filter(|metric| keys.contains(&metric.key));
+    // Writing to a String cannot fail.
+    let _ = write_table(&mut out, servers, rows(), "");
+    let _ = limits::write(&mut out, servers, layout.limits);
+    out
+}
+
 fn write_tables(out: &mut String, servers: &[Server], rounds: usize, layout: &Layout) -> std::fmt::Result {
     writeln!(
         out,
@@ -158,7 +168,12 @@ fn write_tables(out: &mut String, servers: &[Server], rounds: usize, layout: &La
     write_table(out, servers, layout.steady, "")
 }
 
-fn write_table(out: &mut String, servers: &[Server], metrics: &[Metric], prefix: &str) -> std::fmt::Result {
+fn write_table<'m>(
+    out: &mut String,
+    servers: &[Server],
+    metrics: impl IntoIterator<Item = &'m Metric>,
+    prefix: &str,
+) -> std::fmt::Result {
     head(out, "", servers.iter())?;
     for metric in metrics {
         let key = format!("{prefix}{}", metric.key);

@@ -71,10 +71,10 @@ export async function checkEra(session, command) {
   });
   await check("cancel", async () => {
     await command.interrupted(...SLOW, RUN_TIMEOUT);
-    command.cancelled();
+    await command.cancelled();
   });
 
-  // What is known to be impossible is tried once for all the checks that need it.
+  // Features that the client lacks are tried once for all checks that need them.
   const asking = await command.run(...tool("erase_pins"));
   for (const name of ["elicit-accept", "elicit-unsure", "elicit-decline", "elicit-cancel"]) {
     await check(name, () => {

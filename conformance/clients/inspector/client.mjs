@@ -1,7 +1,7 @@
 // The Inspector's command line against a server: one process, one connection and one request per run.
 //
 // Used as `node client.mjs stdio|http OUT board|serve SERVER ARGS…`; the wire logs go to folders under OUT. What the
-// command line cannot do is tried all the same, so that `../unable.txt` is proved right or wrong on every run.
+// command line cannot do is tried as well, so that every run verifies `../unable.txt`.
 
 import { Session } from "../harness.mjs";
 import { PROTOCOL } from "../results.mjs";

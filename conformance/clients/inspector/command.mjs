@@ -34,7 +34,7 @@ export class Command {
     const child = spawn(
       process.execPath,
       [CLI, "--cli", "--format", "json", "--protocol-era", this.era, ...args, ...target],
-      // It keeps its settings and secrets under HOME; ours is the folder of this session.
+      // The command line stores its settings and secrets under HOME, which is the folder of this session.
       { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, HOME: folder } },
     );
     const run = { child, stdout: "", stderr: "" };
@@ -50,7 +50,7 @@ export class Command {
     return run;
   }
 
-  /** One run of a method to its end: exit code, the result or the error it printed, and all it printed. */
+  /** Runs a method to its end: exit code, the printed result or error, and the whole output. */
   async run(...args) {
     const started = await this.start("--method", ...args);
     const code = await within(started.ended, RUN_TIMEOUT, "the command").finally(() => started.child.kill("SIGKILL"));
@@ -64,14 +64,14 @@ export class Command {
     };
   }
 
-  /** The result of a run that must go well. */
+  /** The result of a run that must succeed. */
   async result(...args) {
     const { code, result, shown } = await this.run(...args);
     same(code, 0, `exit code with ${shown}`);
     return result;
   }
 
-  /** The message of a run whose request must come back as an error. */
+  /** The message of a run whose request must get an error. */
   async error(...args) {
     const { code, error, shown } = await this.run(...args);
     same(code, 1, `exit code with ${shown}`);
@@ -129,10 +129,13 @@ export class Command {
     await this.seen((line) => line.includes(" ! exit"), this.#logs().length, "the end of every server", 6000);
   }
 
-  /** A call was cancelled: by a notification, or over HTTP in the modern era by the end of its connection. */
-  cancelled() {
+  /**
+   * Waits until a call was cancelled: by a notification, or over HTTP in the modern era by the end of its connection,
+   * which the log may have a little after the end of the command.
+   */
+  async cancelled() {
     const notified = (line) => line.includes(" > ") && line.includes('"notifications/cancelled"');
     const left = (line) => this.era === "modern" && line.includes(" ! hung up on ");
-    holds(this.wire().some((line) => notified(line) || left(line)), "an interrupted command sent no notifications/cancelled");
+    await this.seen((line) => notified(line) || left(line), 1, "an interrupted command sent no notifications/cancelled", 3000);
   }
 }

@@ -59,7 +59,7 @@ export async function checkEra(session, command) {
   });
   await check("call-media", async () => pictureResult(await command.call("picture"), definition));
   await check("call-link", async () => {
-    // The rest is kept by the server of the call, which has ended: its link leads nowhere.
+    // The server of the call stored the rest and has ended, so the link is not valid any more.
     const { content } = await command.call("numbers", { to: 1000 });
     await numbersResult({ content }, async (uri) => {
       await command.error("resources/read", "--uri", uri);
@@ -89,11 +89,11 @@ export async function checkEra(session, command) {
   });
   await check("cancel", async () => {
     const line = await command.interrupted(...SLOW, RUN_TIMEOUT);
-    command.cancelled();
+    await command.cancelled();
     await gone(program(line), 3000);
   });
 
-  // What is known to be impossible is tried once for all the checks that need it.
+  // Features that the client lacks are tried once for all checks that need them.
   const asking = await command.run(...tool("erase", { state: "c" }));
   for (const name of ["elicit-accept", "elicit-decline", "elicit-cancel"]) {
     await check(name, () => holds(!asking.shown.includes("lacks elicitation"), `nobody was asked: ${asking.shown}`));

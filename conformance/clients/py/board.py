@@ -1,7 +1,8 @@
-"""What `board_server` promises, as checks over one connected peer; the Python twin of `board.mjs`, name by name.
+"""Checks of the promises of `board_server` over one connected peer, under the same names as in `board.mjs`.
 
-The SDK hands notifications to callbacks in tasks of their own, so a callback may run after the answer it preceded
-on the wire: everything from a callback is awaited, and "no message" is shown by the next one arriving first.
+The SDK runs the callback of each notification in a separate task, so a callback may run after the response that
+followed the notification on the wire. Checks therefore wait for each callback. To show that no message was sent, a
+check causes a later message, which must be the next one that arrives.
 """
 
 import json
@@ -14,7 +15,7 @@ from mcp import MCPError
 from harness import Inbox, same
 from results import NOT_FOUND, PROTOCOL, contents, fails, refused, said, text
 
-# Name and logger of the server, which a proxy before it replaces.
+# Name and logger of the server; a proxy in front of it replaces them.
 NAME, LOGGER = os.environ.get("BOARD_NAME", "board"), os.environ.get("BOARD_LOGGER", "gpio")
 TOOLS = ["system_status", "gpio_read", "gpio_write", "blink", "erase_pins", "file_write"]
 STATUS = {
@@ -24,7 +25,7 @@ STATUS = {
     "diskFreeKb": int,
     "uptimeSeconds": (int, float),
 }
-# Workers of the server as it comes.
+# Default number of workers of the server.
 WORKERS = 4
 # A call that takes longer than a check.
 SLOW = ("blink", {"pin": 1, "times": 100, "intervalMs": 1000})
@@ -48,7 +49,7 @@ def diagnosis(result, *parts):
 
 
 async def check_peer(session, peer):
-    """Every check of one connected peer but its closing."""
+    """Every check of one connected peer, except closing."""
     client = peer.client
 
     async def write(pin, value):
@@ -150,7 +151,7 @@ async def check_peer(session, peer):
         await fails(peer.call("no_such_tool", {}), -32602, "Unknown tool: no_such_tool")
 
     async def blink(arguments, **options):
-        """A blink with its progress, as (result, inbox)."""
+        """A call of `blink` with its progress, as (result, inbox)."""
         inbox = Inbox()
 
         async def progressed(progress, total, message):
@@ -171,7 +172,7 @@ async def check_peer(session, peer):
             same((await inbox.next(f"progress {step}"))[:2], (step, 3), "progress")
 
     async def under_way(group, arguments):
-        """Starts a blink, waits for its first progress; returns an inbox for its outcome."""
+        """Starts a call of `blink` and waits for its first progress; returns an inbox for its outcome."""
         first, outcome = anyio.Event(), Inbox()
 
         async def progressed(*_):
@@ -204,7 +205,7 @@ async def check_peer(session, peer):
             group.cancel_scope.cancel()
         for outcome in outcomes:
             same(outcome.receiver.statistics().current_buffer_used, 0, "answers of a cancelled call")
-        # Longer than the cancelled calls' interval, so that the wire log would show a step or an answer of theirs.
+        # Longer than the interval of the cancelled calls, so that the wire log would show a step or a response of them.
         with anyio.move_on_after(2) as limit:
             said(await peer.call("blink", {"pin": 10, "times": 4, "intervalMs": 100}), "pin 10 blinked 4 times")
         assert not limit.cancelled_caught, "the next call: nothing within 2 s"
@@ -324,7 +325,7 @@ async def check_peer(session, peer):
 
 
 async def ended(_message):
-    """Nothing of a call outlives the server."""
+    """No process of a call outlives the server."""
 
 
 async def check_bare_peer(session, peer):

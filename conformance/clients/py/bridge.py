@@ -1,4 +1,4 @@
-"""Checks of a server behind `tinymcp proxy`; the Python twin of `bridge.mjs`, name by name."""
+"""Checks of a server behind `tinymcp proxy`; under the same names as in `bridge.mjs`."""
 
 import json
 import os

@@ -44,7 +44,7 @@ class Served:
         assert self.url, "the server does not listen"
 
     def end(self):
-        """Has the server told that it is no longer needed."""
+        """Ends the server."""
         self.tap.stdin.close()
 
 
@@ -81,14 +81,14 @@ class Peer:
         self.logs.push((params.level, params.logger, params.data))
 
     async def _message(self, message):
-        # On a modern connection the subscription itself is asked, see `watch`.
+        # On a modern connection `watch` sends the subscription.
         if self.era == "legacy" and isinstance(message, types.ResourceUpdatedNotification):
             self.updates.push(str(message.params.uri))
         if self.era == "legacy" and isinstance(message, types.ToolListChangedNotification):
             self.changes.push("tools")
 
     async def about(self):
-        """Name, revision and capabilities; a pinned client adopted its era unseen and asks here."""
+        """Name, revision and capabilities. A pinned client did not request them yet, so it does here."""
         client = self.client
         if self.mode != "modern":
             return client.server_info.name, client.protocol_version, dump(client.server_capabilities)
@@ -100,7 +100,7 @@ class Peer:
         return await self.client.call_tool(name, arguments, **options)
 
     async def logging(self, level):
-        """Asks for log messages from `level` on; returns the options of the calls that shall have them."""
+        """Requests log messages from `level` on; returns the options for the calls that need them."""
         if self.era == "modern":
             return {"meta": {META + "logLevel": level}}
         await self.client.set_logging_level(level)
@@ -150,7 +150,7 @@ def dump(model):
 
 
 class Closing:
-    """How long leaving the client took; its own scopes forbid a timeout around it, but it bounds its waits."""
+    """Time to close the client. Its scopes forbid a timeout around it, but its own waits are bounded."""
 
     def begin(self):
         self.start = anyio.current_time()
@@ -162,12 +162,12 @@ class Closing:
         assert self.took < getattr(TESTED, "CLOSE_TIMEOUT", CLOSE_TIMEOUT), f"closing took {self.took:.1f} s"
 
     async def told(self):
-        """The client waits before it says SIGTERM; a server with a call under way then ends at once."""
+        """The client waits before it sends SIGTERM; a server with a call in flight then exits at once."""
         assert self.took < 2 * CLOSE_TIMEOUT, f"closing took {self.took:.1f} s"
 
 
 async def talk(session, mode, server):
-    """The session's first connection: every check, then an orderly end."""
+    """The session's first connection: every check, then the client closes it."""
     peer = Peer(session, mode, server)
     closing = Closing()
     async with peer.client:
@@ -180,7 +180,7 @@ async def talk(session, mode, server):
 
 
 async def leave_early(session, mode, server):
-    """The second connection, without elicitation, closed while a call is under way."""
+    """The second connection, without elicitation, closed while a call is in flight."""
     peer = Peer(session, mode, server, elicitation=False)
     if not hasattr(TESTED, "SLOW"):
         async with peer.client:
@@ -196,7 +196,7 @@ async def leave_early(session, mode, server):
         try:
             tool, arguments = TESTED.SLOW
             result = await peer.call(tool, arguments, progress_callback=progressed)
-            # The server may still say that it ends; what it must not say is that the call went well.
+            # The server may still send an error because it ends, but not a result of the call.
             outcome.push("an error" if result.is_error else text(result))
         except MCPError:
             outcome.push("an error")
@@ -232,7 +232,7 @@ async def main():
         await run(Session(f"py/{mode}", out), mode, server)
 
 
-# The deprecated verbs are what is tested here, and a failing check is reported by us.
+# The deprecated methods are tested on purpose, and this program reports failing checks.
 warnings.simplefilter("ignore")
 logging.disable(logging.CRITICAL)
 anyio.run(main)

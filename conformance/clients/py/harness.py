@@ -1,7 +1,7 @@
 """Runs named checks against one session and prints one line for each, as `harness.mjs` does.
 
-It knows results, timeouts and the wire log; it does not know what the board says (`board.py`) nor how the client
-is driven (`client.py`). A failing check also prints the wire lines that passed while it ran, indented.
+It handles results, timeouts and the wire log. `board.py` has the checks of the board, and `client.py` controls the
+client. A failing check also prints, indented, the wire lines that were logged while it ran.
 """
 
 import json
@@ -23,7 +23,7 @@ def same(actual, expected, what):
 
 
 class Inbox:
-    """Things from callbacks, to be awaited one by one in order of arrival."""
+    """Queue of items from callbacks, which are awaited one by one in order of arrival."""
 
     def __init__(self):
         self.sender, self.receiver = anyio.create_memory_object_stream(1000)
@@ -72,10 +72,10 @@ class Session:
 
 
 def reason(error):
-    # Task groups wrap what went wrong; the first leaf is the story. The depth is that of our own scopes.
+    # Task groups wrap the error; the first leaf is reported. The depth is that of our own scopes.
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
-        return "the check: nothing within its time"
+        return "the check timed out"
     kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
     return " | ".join((kind + str(error)).split("\n"))

@@ -6,7 +6,7 @@ from harness import same
 
 # Revision of each era.
 PROTOCOL = {"legacy": "2025-11-25", "modern": "2026-07-28"}
-# Code of an address that leads nowhere.
+# Error code for an unknown URI.
 NOT_FOUND = {"legacy": -32002, "modern": -32602}
 
 

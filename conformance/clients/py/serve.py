@@ -1,4 +1,4 @@
-"""Checks of `tinymcp serve`; the Python twin of `serve.mjs`, name by name.
+"""Checks of `tinymcp serve`, under the same names as in `serve.mjs`.
 
 The server is `serve_copy.py`: its definition files are in the folder of the session, where checks read and change
 them. `board.py` describes the order of callbacks.
@@ -65,7 +65,7 @@ async def ended(message, timeout=8):
 
 
 async def check_peer(session, peer):
-    """Every check of one connected peer but its closing."""
+    """Every check of one connected peer, except closing."""
     client, definition = peer.client, Definition(session)
 
     async def write(state, value):

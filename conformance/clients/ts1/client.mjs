@@ -26,7 +26,7 @@ async function connect(session, capabilities) {
   const peer = {
     era: "legacy",
     // On a busy machine several lines are read at once, and this SDK drops progress that is followed by its
-    // result in the same turn; `wire.py` sees to it that every step was sent.
+    // result in the same turn; `wire.py` checks that every step was sent.
     losesProgress: true,
     logs: new Inbox(),
     updates: new Inbox(),

@@ -1,7 +1,7 @@
 // The TypeScript client 2.x against a server, in each of its negotiation modes.
 //
 // Used as `node client.mjs stdio|http OUT board|serve SERVER ARGS…`; the wire logs go to folders under OUT.
-// In its modes `auto` and pinned this SDK asks `server/discover` of a throw-away copy of a server on stdio first, so
+// In its modes `auto` and pinned this SDK first sends `server/discover` to a temporary copy of a stdio server, so
 // those sessions leave two wire logs per connection.
 
 import { Client, LOG_LEVEL_META_KEY, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
@@ -21,7 +21,7 @@ async function connect(session, mode, capabilities) {
   );
   const peer = {
     // On a busy machine several lines are read at once, and this SDK drops progress that is followed by its
-    // result in the same turn; `wire.py` sees to it that every step was sent.
+    // result in the same turn; `wire.py` checks that every step was sent.
     losesProgress: true,
     logs: new Inbox(),
     updates: new Inbox(),
@@ -33,7 +33,7 @@ async function connect(session, mode, capabilities) {
       protocol: client.getNegotiatedProtocolVersion(),
       capabilities: client.getServerCapabilities(),
     }),
-    // The caches of the SDK would answer a second list or read; the wire is what is tested.
+    // The SDK would serve a second list or read from its cache, but the wire is tested.
     tools: async () => (await client.listTools(undefined, { cacheMode: "refresh" })).tools,
     resources: async () => (await client.listResources(undefined, { cacheMode: "refresh" })).resources,
     templates: async () => (await client.listResourceTemplates(undefined, { cacheMode: "refresh" })).resourceTemplates,
@@ -105,7 +105,7 @@ function modern(client) {
 
 function legacy(client) {
   return {
-    // The SDK turns the wire's -32002 into its own error of code -32602; `wire.py` sees the real one.
+    // The SDK converts the code -32002 to its own error with code -32602; `wire.py` checks the real code.
     notFound: -32602,
     ...inSession(client),
   };

@@ -1,9 +1,9 @@
 // The TypeScript client 2.x against three boards behind one proxy, in both eras.
 //
 // Used as `node proxy.mjs PROXY URL OUT`; prints `ok` and `FAIL` lines as the other clients do. Each board has a file
-// `instance.txt` that says which one it is. What is checked: stateless requests are spread and their sealed state is
-// good on any instance; sessions stay where they are; an event arrives before the call ends; a client that leaves is
-// noticed by the instance.
+// `instance.txt` with its number. Checks: stateless requests are distributed and their sealed state is
+// valid on every instance; a session stays on its instance; an event arrives before the call ends; a client that
+// disconnects is detected by the instance.
 
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { contents, said } from "../results.mjs";
@@ -12,7 +12,7 @@ import { Inbox, Session, holds, same, within } from "../harness.mjs";
 const [proxy, url, out] = process.argv.slice(2);
 const MODES = { modern: { pin: "2026-07-28" }, legacy: "legacy" };
 const INSTANCES = 3;
-/** Workers of an instance as it comes. */
+/** Default number of workers of an instance. */
 const WORKERS = 4;
 
 async function connect(mode) {
@@ -60,7 +60,7 @@ async function both(session, mode, peer) {
     let started;
     const first = new Promise((resolve) => (started = resolve));
     const abort = new AbortController();
-    // A hundred seconds long: whatever arrives within twenty has not been held back until the end.
+    // The call takes a hundred seconds: an event that arrives within twenty was not delayed until the end.
     const slow = peer.call("blink", { pin: 1, times: 100, intervalMs: 1000 }, { onprogress: started, signal: abort.signal });
     slow.catch(() => {});
     await within(first, 20_000, "the first progress");

@@ -45,7 +45,7 @@ impl Pair {
     fn new(session: bool) -> Pair {
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
         let mut limits = Limits::default();
-        (limits.call_timeout, limits.frame_bytes) = (HANG, 64 << 10);
+        (limits.client.call_timeout, limits.frame_bytes) = (HANG, 64 << 10);
         let link = Link::lines(ours.try_clone().expect("a socket"), ours, &limits);
         let script = Arc::new(Mutex::new(String::new()));
         let read = Arc::clone(&script);

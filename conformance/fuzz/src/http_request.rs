@@ -25,7 +25,7 @@ fn assert_same(mut found: Vec<String>, whole: &[String], how: &str) {
     assert_eq!(found, expected, "{how}");
 }
 
-/// Replaces what `longer` has behind the rejection with which `shorter` ends.
+/// Replaces the part of `longer` after the rejection by the end of `shorter`.
 fn cut_at_unread_body(shorter: &[String], longer: &mut Vec<String>) {
     const UNREAD: &str = "unread body";
     if shorter.last().is_some_and(|last| last == UNREAD) && longer.len() + 1 >= shorter.len() {

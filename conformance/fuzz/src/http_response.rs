@@ -50,7 +50,7 @@ impl Peer {
             }
         });
         let mut limits = Limits::default();
-        (limits.frame_bytes, limits.reconnects) = (64 << 10, 1);
+        (limits.frame_bytes, limits.http_client.reconnects) = (64 << 10, 1);
         let client = Client::builder("fuzz", "1").protocol(Protocol::Stateless).limits(limits);
         Peer { client: client.connect(Endpoint::new(url)).expect("a server"), script }
     }

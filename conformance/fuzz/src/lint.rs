@@ -1,6 +1,6 @@
 //! Lint of tool catalogs: never panics; the fix is idempotent and leaves schemas that compile.
 
-use tinymcp::lint::{self, Optional, PROFILES, Snapshot};
+use tinymcp::lint::{self, OptionalProperties, PROFILES, Snapshot};
 use tinymcp::schema::Schema;
 
 use crate::input::Input;
@@ -8,7 +8,7 @@ use crate::schema::generate;
 
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
-    let optional = if input.byte() % 2 == 0 { Optional::Require } else { Optional::Keep };
+    let optional = if input.byte() % 2 == 0 { OptionalProperties::Require } else { OptionalProperties::Keep };
     if input.byte() % 2 == 0 {
         if let Some(text) = input.rest() {
             check(text, optional);
@@ -21,12 +21,12 @@ pub fn run(bytes: &[u8]) {
     check(&format!("{{\"tools\":[{}]}}", tools.join(",")), optional);
 }
 
-fn check(text: &str, optional: Optional) {
+fn check(text: &str, optional: OptionalProperties) {
     let Ok(catalog) = Snapshot::parse(text) else { return };
     let before = lint::check(&catalog);
-    let fixed = lint::tighten(&catalog, optional);
+    let fixed = lint::fix(&catalog, optional);
     let tight = Snapshot::parse(&fixed.text).expect("the fix writes JSON");
-    let again = lint::tighten(&tight, optional);
+    let again = lint::fix(&tight, optional);
     assert_eq!((again.changes, &again.text), (0, &fixed.text), "the fix of {text} is not idempotent");
     assert!(lint::check(&tight).criticals <= before.criticals, "the fix of {text} adds a critical finding");
     for (old, new) in catalog.tools().zip(tight.tools()) {

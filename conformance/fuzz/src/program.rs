@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 #[path = "../../../src/bin/tinymcp/escape.rs"]
 mod escape;
+#[path = "../../../src/bin/tinymcp/mutex.rs"]
+mod mutex;
 #[path = "../../../src/bin/tinymcp/options.rs"]
 mod options;
 #[path = "../../../src/bin/tinymcp/serve/mod.rs"]
@@ -45,12 +47,12 @@ pub fn read(path: &Path) -> Result<Definition, Vec<Problem>> {
 }
 
 impl Definition {
-    /// Whether folders are listed, whose contents are those of this machine.
+    /// Returns whether folders are listed; their contents depend on this machine.
     pub fn has_folders(&self) -> bool {
         self.0.resources.iter().any(|resource| resource.is_folder)
     }
 
-    /// Whether a program has a sandbox. Its check starts this program again, which would fuzz, too.
+    /// Returns whether a program has a sandbox. Its check would start this fuzzer again.
     pub fn has_sandbox(&self) -> bool {
         self.0.tools.iter().any(|tool| tool.program.sandbox.is_some())
     }

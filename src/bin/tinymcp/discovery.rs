@@ -13,7 +13,9 @@ const OWN: &str = "tinymcp/mcp.json";
 /// missing, so that its reader reports it.
 pub(crate) fn find() -> Option<PathBuf> {
     let path = |variable: &str| env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let folder = path("XDG_CONFIG_HOME").or_else(|| Some(path("HOME")?.join(".config")));
+    // Windows has the second variable only.
+    let home = || path("HOME").or_else(|| path("USERPROFILE"));
+    let folder = path("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")));
     first(path("TINYMCP_CONFIG"), folder, &|path| path.is_file())
 }
 

@@ -13,9 +13,19 @@ pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if is_terminal_control(c) { '\u{fffd}' } else { c }).collect()
 }
 
+/// Adds a character of a JSON string; a terminal control character as an escape.
+#[cfg(feature = "cli")]
+pub(crate) fn push_json(text: &mut String, c: char) {
+    if is_terminal_control(c) {
+        c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+    } else {
+        text.push(c);
+    }
+}
+
 /// Returns whether `c` is a control character, a line end, a bidirectional formatting character or
 /// an invisible tag.
-pub(crate) fn is_terminal_control(c: char) -> bool {
+fn is_terminal_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(c, '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}')

@@ -3,11 +3,12 @@
 //! Each line of the file is `TOKEN` or `TOKEN NAME`; empty lines and lines that begin with `#` are
 //! skipped. The name identifies the client to the library: a session belongs to the name that
 //! opened it. Without a name it is `token-LINE`. The file must not be accessible to users other
-//! than its owner and group, and a token has at least [`SHORTEST`] characters.
+//! than its owner and group, and a token has at least [`MIN_TOKEN`] characters.
 //!
 //! # Invariants
 //! - Only hashes of tokens are stored, and no token is part of a message.
-//! - The event streams of a token that is removed end.
+//! - The event streams of a token that is removed end, and its sessions if no token of the same
+//!   name is left.
 //! - A file that is missing or has no token removes all tokens: each request is rejected. A file
 //!   with another error changes no token.
 
@@ -19,18 +20,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use hmac_sha256::Hash;
-use tinymcp::{HttpServer, Mounts, Server, TokenRefusal};
+use tinymcp::{BoundServer, HttpServer, Mounts, Server, TokenRefusal};
 
 use crate::Result;
-use crate::serve::{HttpOptions, lock, log, open};
+use crate::mutex::lock;
+use crate::serve::{HttpOptions, log, open};
 
+/// Path of the endpoint.
+const PATH: &str = "/mcp";
 /// Bytes of the largest file of tokens.
 const MAX_BYTES: u64 = 1 << 20;
 /// Characters of the shortest token: 64 bits in hexadecimal digits.
-const SHORTEST: usize = 16;
+const MIN_TOKEN: usize = 16;
 /// Error of a file without tokens.
 const NO_TOKEN: &str = "no token; expected lines `TOKEN` or `TOKEN NAME`";
-/// Names of the library for options of this program.
+/// Names of library methods that messages contain, and the options that replace them.
 const OPTIONS: [(&str, &str); 4] = [
     ("`HttpServer::allow_host`", "--allow-host"),
     ("`HttpServer::allow_origin`", "--allow-origin"),
@@ -63,14 +67,20 @@ pub(crate) fn configure(server: Server, options: &HttpOptions) -> Result<(HttpSe
     Ok((http.bearer(move |token| check.principal(token)), Some(tokens)))
 }
 
-/// Serves at this address and path, by default `/mcp`, until a signal arrives.
+/// Opens this address, to serve at this path, by default `/mcp`.
 ///
 /// # Errors
-/// The address is not available, or serving failed.
-pub(crate) fn serve(http: HttpServer, address: &str, path: Option<&str>, has_tokens: bool) -> Result<()> {
-    let path = path.unwrap_or("/mcp");
-    let bound = http.path(path).bind(address).map_err(|error| with_options(&error.to_string()))?;
-    let opened = bound.address();
+/// The address is not available, or a setting is not valid.
+pub(crate) fn bind(http: HttpServer, address: &str, path: Option<&str>) -> Result<BoundServer> {
+    http.path(path.unwrap_or(PATH)).bind(address).map_err(|error| with_options(&error.to_string()))
+}
+
+/// Serves at the address and path of [`bind`] until a signal arrives.
+///
+/// # Errors
+/// Serving failed.
+pub(crate) fn serve(bound: BoundServer, address: &str, path: Option<&str>, has_tokens: bool) -> Result<()> {
+    let (path, opened) = (path.unwrap_or(PATH), bound.address());
     match opened.strip_prefix("unix:") {
         Some(socket) => log(&format!("serving {path} on the Unix socket {socket}")),
         None => log(&format!("serving http://{opened}{path}")),
@@ -107,10 +117,16 @@ impl Tokens {
             Err(error) => return log(&format!("{error}; the previous tokens stay valid")),
         };
         let previous = std::mem::replace(&mut *lock(&self.known), known.clone());
-        let is_removed = |(hash, _): &&([u8; 32], String)| !known.iter().any(|(other, _)| other == hash);
-        let removed: BTreeSet<&String> = previous.iter().filter(is_removed).map(|(_, name)| name).collect();
-        // A stream was authorized when it was opened. Clients with a valid token open it again.
-        removed.into_iter().for_each(|name| self.servers.end_streams(name));
+        let (kept, removed): (Vec<_>, Vec<_>) = previous.iter().partition(|token| known.contains(token));
+        let kept: BTreeSet<&String> = kept.into_iter().map(|(_, name)| name).collect();
+        let removed: BTreeSet<&String> = removed.into_iter().map(|(_, name)| name).collect();
+        for name in removed {
+            // A stream was authorized when it was opened. Clients with a valid token open it again.
+            match kept.contains(name) {
+                true => self.servers.end_streams(name),
+                false => self.servers.end_sessions(name),
+            }
+        }
     }
 
     /// Compares in constant time for tokens of one number.
@@ -155,9 +171,9 @@ fn tokens(text: &str) -> Result<Vec<([u8; 32], String)>> {
         if !token.chars().all(is_token) {
             return Err(format!("line {number}: invalid token; allowed are A-Z a-z 0-9 - . _ ~ + / ="));
         }
-        if token.len() < SHORTEST {
+        if token.len() < MIN_TOKEN {
             return Err(format!(
-                "line {number}: the token has {} characters, at least {SHORTEST} are required; make one with \
+                "line {number}: the token has {} characters, at least {MIN_TOKEN} are required; make one with \
                  `openssl rand -hex 32` or `head -c 32 /dev/urandom | base64`",
                 token.len()
             ));

@@ -4,7 +4,9 @@
 //! contains a value which the configuration gives to a server. A name is compared without its case
 //! and separators. [`HARMLESS`] names of the protocol are not masked.
 
-use tinymcp::json::{Doc, Kind, ParseError, Value, Writer};
+use std::borrow::Cow;
+
+use tinymcp::json::{Doc, ErrorKind, Kind, ParseError, ParseLimits, Value, Writer};
 
 /// Parts of the names of credentials.
 const WORDS: [&str; 13] = [
@@ -25,25 +27,27 @@ const WORDS: [&str; 13] = [
 /// Names of the protocol that are not credentials.
 const HARMLESS: [&str; 2] = ["progresstoken", "maxtokens"];
 /// Replacement of a credential.
-const MASKED: &str = "[masked]";
+pub(crate) const MASKED: &str = "[masked]";
 /// Shortest value of a variable or header that is masked: a shorter one, such as `true`, is in many
 /// texts.
-const SHORTEST: usize = 8;
+const MIN_SECRET: usize = 8;
 /// Bytes of a text that are kept if a frame is too long.
 const TEXT: usize = 200;
 /// Entries of an array that are kept if a frame is too long.
 const ENTRIES: usize = 8;
+/// Nesting of a frame, together with the JSON in its texts: the functions below recurse as deep.
+const DEPTH: u32 = 128;
 
 /// The values that are masked in texts, the longest first.
 pub(crate) struct Mask(Vec<String>);
 
-/// The forms in which a value occurs: whole, the part behind its first blank (`Bearer TOKEN` is
-/// known by its token, too), its lines, such as those of a key, and each of them inside JSON.
+/// The forms in which a value occurs: whole, the part after its first space (as in `Bearer TOKEN`),
+/// its lines, such as the lines of a key, and each of these inside JSON.
 pub(crate) fn parts(value: &str) -> Vec<String> {
     let behind = value.split_once(' ').map(|(_, behind)| behind.trim());
     let whole = std::iter::once(value.trim()).chain(behind);
     let mut found: Vec<String> = Vec::new();
-    for part in whole.chain(value.lines().map(str::trim)).filter(|part| part.len() >= SHORTEST) {
+    for part in whole.chain(value.lines().map(str::trim)).filter(|part| part.len() >= MIN_SECRET) {
         let mut w = Writer::new();
         let quoted = w.string(part).as_str();
         let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(quoted);
@@ -82,12 +86,53 @@ impl Mask {
     }
 
     /// The text without known values.
-    pub(crate) fn text(&self, text: &str) -> String {
-        let known = self.0.iter().filter(|value| text.contains(&***value)).collect::<Vec<_>>();
-        known.into_iter().fold(text.to_owned(), |text, value| text.replace(&**value, MASKED))
+    pub(crate) fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut masked = Cow::Borrowed(text);
+        for value in &self.0 {
+            if masked.contains(&**value) {
+                masked = Cow::Owned(masked.replace(&**value, MASKED));
+            }
+        }
+        masked
     }
 
-    /// A frame as JSON on one line, at most `most` bytes, and whether something was cut.
+    /// Writes a whole frame: byte for byte if it has no credential.
+    #[cfg_attr(not(all(unix, feature = "cli")), allow(dead_code))] // For `record`.
+    pub(crate) fn write(&self, w: &mut Writer, frame: Value<'_>) {
+        match self.is_found(frame, DEPTH) {
+            true => self.value(w, frame, Form::Whole, DEPTH),
+            false => _ = w.value(frame),
+        }
+    }
+
+    /// Text in place of a frame that cannot be parsed. Without the frame if that begins as JSON,
+    /// because the names of its members cannot be recognized.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code))] // For `record` and `--verbose`.
+    pub(crate) fn invalid(&self, frame: &[u8], error: &ParseError) -> String {
+        match frame.trim_ascii_start().first() {
+            Some(b'{' | b'[' | b'"') => format!("[left out: {} bytes, {error}]", frame.len()),
+            _ => self.text(&String::from_utf8_lossy(frame)).into_owned(),
+        }
+    }
+
+    /// Returns whether a value of at most this nesting contains a credential.
+    fn is_found(&self, value: Value<'_>, depth: u32) -> bool {
+        let is_known = |text: &str| self.0.iter().any(|known| text.contains(&**known));
+        let inner = depth.saturating_sub(1);
+        match value.kind() {
+            Kind::Object => value
+                .members()
+                .any(|(name, member)| is_credential(name) || is_known(name) || self.is_found(member, inner)),
+            Kind::Array => value.items().any(|item| self.is_found(item, inner)),
+            Kind::String => {
+                let text = value.as_str().unwrap_or_default();
+                is_known(text) || self.json_text(text, depth).is_some()
+            }
+            _ => false,
+        }
+    }
+
+    /// Writes a frame as JSON on one line, in at most `most` bytes, and returns whether it was cut.
     ///
     /// # Errors
     /// The frame is not JSON.
@@ -95,18 +140,19 @@ impl Mask {
         let doc = Doc::parse(frame)?;
         for form in [Form::Whole, Form::Short] {
             let mut w = Writer::new();
-            self.value(&mut w, doc.root(), form);
+            self.value(&mut w, doc.root(), form, DEPTH);
             if w.len() <= most {
                 return Ok((w.as_str().to_owned(), form != Form::Whole));
             }
         }
         let mut w = Writer::new();
-        self.value(&mut w, doc.root(), Form::Outline);
+        self.value(&mut w, doc.root(), Form::Outline, DEPTH);
         Ok((w.as_str().to_owned(), true))
     }
 
-    /// Writes a value. Recurses as deep as the parser permits.
-    fn value(&self, w: &mut Writer, value: Value<'_>, form: Form) {
+    /// Writes a value of at most this nesting.
+    fn value(&self, w: &mut Writer, value: Value<'_>, form: Form, depth: u32) {
+        let inner = depth.saturating_sub(1);
         match value.kind() {
             Kind::Object => {
                 w.begin_object();
@@ -117,7 +163,7 @@ impl Mask {
                     w.key(&self.cut(name, form));
                     match is_credential(name) {
                         true => _ = w.string(MASKED),
-                        false => self.value(w, member, form),
+                        false => self.value(w, member, form, inner),
                     }
                 }
                 w.end_object();
@@ -126,7 +172,7 @@ impl Mask {
                 w.begin_array();
                 let kept = if form == Form::Whole { usize::MAX } else { ENTRIES };
                 for item in value.items().take(kept) {
-                    self.value(w, item, form);
+                    self.value(w, item, form, inner);
                 }
                 if value.len() > kept {
                     w.string(&format!("[cut: {} entries]", value.len()));
@@ -135,29 +181,37 @@ impl Mask {
             }
             Kind::String => {
                 let text = value.as_str().unwrap_or_default();
-                let inner = self.json_text(text);
-                w.string(&self.cut(inner.as_deref().unwrap_or(text), form));
+                let masked = self.json_text(text, depth);
+                w.string(&self.cut(masked.as_deref().unwrap_or(text), form));
             }
             _ => _ = w.value(value),
         }
     }
 
-    /// Returns a text that is JSON with credentials, without them.
-    fn json_text(&self, text: &str) -> Option<String> {
+    /// Masks the credentials in a text that is JSON. JSON beyond the limits is replaced as a whole,
+    /// because its members are not read.
+    fn json_text(&self, text: &str, depth: u32) -> Option<String> {
         if !text.trim_start().starts_with(['{', '[']) {
             return None;
         }
-        let doc = Doc::parse(text).ok()?;
+        let mut doc = Doc::default();
+        match doc.parse_again(text.as_bytes(), &ParseLimits { depth, ..ParseLimits::default() }) {
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Depth | ErrorKind::Nodes) => {
+                return Some(MASKED.to_owned());
+            }
+            Err(_) => return None,
+        }
         let mut w = Writer::new();
-        self.value(&mut w, doc.root(), Form::Whole);
+        self.value(&mut w, doc.root(), Form::Whole, depth);
         w.as_str().contains(MASKED).then(|| w.as_str().to_owned())
     }
 
-    fn cut(&self, text: &str, form: Form) -> String {
+    fn cut<'t>(&self, text: &'t str, form: Form) -> Cow<'t, str> {
         let masked = self.text(text);
         match form {
             Form::Whole => masked,
-            _ => shortened(&masked, TEXT),
+            _ => Cow::Owned(shortened(&masked, TEXT)),
         }
     }
 }
@@ -171,10 +225,23 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     format!("{}… [cut: {} bytes]", text.get(..end).unwrap_or_default(), text.len())
 }
 
-fn is_credential(name: &str) -> bool {
-    let plain: String =
-        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    WORDS.iter().any(|word| plain.contains(word)) && !HARMLESS.contains(&&*plain)
+/// Returns whether a name is the name of a credential. Without an allocation, because every name of
+/// a frame is checked.
+pub(crate) fn is_credential(name: &str) -> bool {
+    let letters = |from: usize| {
+        let rest = name.as_bytes().get(from..).unwrap_or_default();
+        rest.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase)
+    };
+    // Starts at letters only, so that no separator is skipped more than a few times.
+    let mut starts = name.bytes().enumerate().filter(|(_, byte)| byte.is_ascii_alphanumeric());
+    let begins = |(at, byte): (usize, u8)| {
+        let first = byte.to_ascii_lowercase();
+        WORDS.iter().filter(|word| word.as_bytes().first() == Some(&first)).any(|word| {
+            let mut rest = letters(at);
+            word.bytes().all(|byte| rest.next() == Some(byte))
+        })
+    };
+    starts.any(begins) && !HARMLESS.iter().any(|harmless| letters(0).eq(harmless.bytes()))
 }
 
 #[cfg(test)]
@@ -185,6 +252,34 @@ mod tests {
 
     fn masked(frame: &str) -> String {
         Mask::new(parts("Bearer sk-12345678")).frame(frame.as_bytes(), 1 << 20).unwrap().0
+    }
+
+    #[test]
+    fn json_in_texts_is_read_as_deep_as_one_frame_may_be() {
+        let mask = Mask::new(Vec::new());
+        for (layers, depth) in [(2, 50), (8, 100), (10, 120)] {
+            let mut text = r#"{"token":"sk-1"}"#.to_owned();
+            for _ in 0..layers {
+                let mut w = Writer::new();
+                text = format!("{}{}{}", "[".repeat(depth), w.string(&text).as_str(), "]".repeat(depth));
+            }
+            let (frame, _) = mask.frame(text.as_bytes(), usize::MAX).unwrap();
+            assert!(frame.contains(MASKED) && !frame.contains("sk-1"), "{frame}");
+            assert!(mask.is_found(Doc::parse(&text).unwrap().root(), DEPTH));
+        }
+    }
+
+    #[test]
+    fn nothing_is_shown_of_json_that_cannot_be_read() {
+        let mask = Mask::new(parts("sk-12345678"));
+        let deep = format!("{}{{\"token\":1}}{}", "[".repeat(200), "]".repeat(200));
+        for frame in [r#"{"token":"secret"#, " {\"a\":\"\u{1}secret\"}", &deep] {
+            let error = Doc::parse(frame).unwrap_err();
+            let text = mask.invalid(frame.as_bytes(), &error);
+            assert!(text.starts_with(&format!("[left out: {} bytes, ", frame.len())), "{text}");
+        }
+        let error = Doc::parse("x").unwrap_err();
+        assert_eq!(mask.invalid(b"Listening with sk-12345678", &error), "Listening with [masked]");
     }
 
     #[test]
@@ -220,6 +315,37 @@ mod tests {
         for text in ["x MIIabcdefgh y", r#"\u00fcber-geheim\"9"#, r#"über-geheim\"9"#] {
             assert!(mask.text(text).contains(MASKED), "{text}: {}", mask.text(text));
         }
+    }
+
+    #[test]
+    fn a_frame_without_credentials_is_written_byte_for_byte() {
+        let mask = Mask::new(parts("sk-12345678"));
+        for (given, is_masked) in [
+            (r#"{ "a" : [1.50, "b\u0041"], "t": "{\"x\": 1}" }"#, false),
+            (r#"{ "a" : [1.50, "sk-12345\u003678"] }"#, true),
+            (r#"{ "sk-12345678" : 1 }"#, true),
+            (r#"[ {"my_Pass-Word": "x"} ]"#, true),
+            (r#"{ "t": "{\"token\": \"x\"}" }"#, true),
+        ] {
+            let mut w = Writer::new();
+            mask.write(&mut w, Doc::parse(given).unwrap().root());
+            let whole = mask.frame(given.as_bytes(), usize::MAX).unwrap().0;
+            assert_eq!(w.as_str(), if is_masked { &*whole } else { given });
+            assert_eq!(whole.contains(MASKED), is_masked, "{whole}");
+        }
+    }
+
+    #[test]
+    fn names_of_credentials_are_found_in_linear_time() {
+        for name in ["token", "X-API-Key", "my__pass_word", "Sëcret secret", "accessToken2"] {
+            assert!(is_credential(name), "{name}");
+        }
+        for name in ["", "toke", "t", "progressToken", "max_tokens", "passive", "pass\u{e9}"] {
+            assert!(!is_credential(name), "{name}");
+        }
+        // Each of these would take hours if every position were compared with the rest.
+        assert!(!is_credential(&"-".repeat(4 << 20)));
+        assert!(is_credential(&format!("tok{}en", "-".repeat(4 << 20))));
     }
 
     #[test]

@@ -21,7 +21,12 @@ pub(crate) const HELP: &str = include_str!("serve/help.txt");
 
 /// Returns an error.
 pub(crate) fn run(_: Vec<OsString>) -> Result<u8> {
-    Err("`tinymcp serve` requires Unix".to_owned())
+    Err(requires_unix("serve"))
+}
+
+/// Returns the error for a command that is not available here.
+pub(crate) fn requires_unix(command: &str) -> String {
+    format!("`tinymcp {command}` requires Unix")
 }
 
 /// Returns an error.

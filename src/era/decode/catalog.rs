@@ -12,7 +12,7 @@ fn object(value: Value<'_>, name: &str) -> Option<crate::json::Json> {
     value.get(name).filter(|v| v.kind() == Kind::Object).map(Value::to_json)
 }
 
-/// A tool; `None` without a name or an input schema.
+/// Reads a tool; `None` without a name or an input schema.
 pub(crate) fn tool(value: Value<'_>) -> Option<Tool> {
     let mut tool = Tool::new(text(value, "name")?);
     tool.input_schema = Some(object(value, "inputSchema")?);
@@ -37,7 +37,7 @@ pub(crate) fn tool(value: Value<'_>) -> Option<Tool> {
     Some(tool)
 }
 
-/// A resource; `None` without a URI. The name defaults to the URI.
+/// Reads a resource; `None` without a URI. The name defaults to the URI.
 pub(crate) fn resource(value: Value<'_>) -> Option<Resource> {
     let uri = text(value, "uri")?;
     let name = text(value, "name").unwrap_or_else(|| uri.clone());
@@ -53,8 +53,8 @@ pub(crate) fn resource(value: Value<'_>) -> Option<Resource> {
     Some(resource)
 }
 
-/// A template; `None` without a template text. A text that does not parse is stored unexpanded
-/// ([`UriTemplate::opaque`]).
+/// Reads a template; `None` without a template text. A text that does not parse is stored
+/// unexpanded ([`UriTemplate::opaque`]).
 pub(crate) fn template(value: Value<'_>) -> Option<Template> {
     let uri = value.get("uriTemplate")?.as_str()?;
     let name = text(value, "name").unwrap_or_else(|| uri.to_owned());
@@ -70,7 +70,7 @@ pub(crate) fn template(value: Value<'_>) -> Option<Template> {
     Some(template)
 }
 
-/// A prompt; `None` without a name.
+/// Reads a prompt; `None` without a name.
 pub(crate) fn prompt(value: Value<'_>) -> Option<Prompt> {
     let mut prompt = Prompt::new(text(value, "name")?);
     prompt.title = text(value, "title");

@@ -2,9 +2,10 @@
 //!
 //! Source: MCP client/elicitation, client/sampling, client/roots (2025-06-18 to 2026-07-28).
 
-use crate::json::{Kind, Value};
+use crate::json::{Json, Kind, Value};
 use crate::model::client_request::{
-    AskRequest, Block, Field, FieldKind, Form, Naming, Sampling, ToolChoice, ToolUse,
+    Field, FieldKind, Form, InputRequest, SampleResponse, Sampling, SamplingBlock, TitleEncoding, ToolChoice,
+    ToolUse,
 };
 use crate::rpc::{RpcError, code};
 
@@ -15,10 +16,10 @@ use super::content::{content, role};
 ///
 /// # Errors
 /// The error response to send.
-pub(crate) fn inquiry(method: &str, params: Option<Value<'_>>) -> Result<AskRequest, RpcError> {
+pub(crate) fn read_request(method: &str, params: Option<Value<'_>>) -> Result<InputRequest, RpcError> {
     let wrong = |what| RpcError::new(code::INVALID_PARAMS, what);
     match method {
-        "roots/list" => Ok(AskRequest::Roots),
+        "roots/list" => Ok(InputRequest::Roots),
         "elicitation/create" => {
             let params = params.ok_or_else(|| wrong("params are missing"))?;
             let message = text(params, "message").ok_or_else(|| wrong("message must be a string"))?;
@@ -26,11 +27,11 @@ pub(crate) fn inquiry(method: &str, params: Option<Value<'_>>) -> Result<AskRequ
             match params.get("mode").map(Value::as_str) {
                 None | Some(Some("form")) => {
                     let form = params.get("requestedSchema").and_then(|schema| form(message, schema));
-                    form.map(AskRequest::Form).ok_or_else(|| wrong("requestedSchema is not a valid form"))
+                    form.map(InputRequest::Form).ok_or_else(|| wrong("requestedSchema is not a valid form"))
                 }
                 Some(Some("url")) => {
                     let url = text(params, "url").ok_or_else(|| wrong("url must be a string"))?;
-                    Ok(AskRequest::Url { message, url })
+                    Ok(InputRequest::Url { message, url })
                 }
                 Some(_) => Err(wrong("mode must be form or url")),
             }
@@ -39,7 +40,7 @@ pub(crate) fn inquiry(method: &str, params: Option<Value<'_>>) -> Result<AskRequ
             let sampling = params.and_then(sampling).ok_or_else(|| wrong("invalid sampling request"))?;
             match sampling.unpaired() {
                 Some(what) => Err(wrong(what)),
-                None => Ok(AskRequest::Sample(Box::new(sampling))),
+                None => Ok(InputRequest::Sample(Box::new(sampling))),
             }
         }
         _ => {
@@ -64,11 +65,11 @@ fn form(message: String, schema: Value<'_>) -> Option<Form> {
         field.required = required(name);
         let bounds = match field.kind {
             FieldKind::Text { .. } => ["minLength", "maxLength"],
-            FieldKind::Many { .. } => ["minItems", "maxItems"],
+            FieldKind::MultiSelect { .. } => ["minItems", "maxItems"],
             _ => ["minimum", "maximum"],
         };
         let [least, most] = bounds.map(|bound| property.get(bound).and_then(Value::as_f64));
-        (field.least, field.most) = (least, most);
+        (field.min, field.max) = (least, most);
         field.default = property.get("default").map(Value::to_json);
         form.fields.push(field);
     }
@@ -79,7 +80,7 @@ fn kind(property: Value<'_>) -> Option<FieldKind> {
     const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
     Some(match property.get("type")?.as_str()? {
         "string" => match choices(property) {
-            Some((options, naming)) => FieldKind::One { options, naming },
+            Some((options, titles)) => FieldKind::SingleSelect { options, titles },
             None => {
                 let format = property.get("format").and_then(Value::as_str);
                 FieldKind::Text { format: format.and_then(|f| FORMATS.into_iter().find(|known| *known == f)) }
@@ -88,27 +89,27 @@ fn kind(property: Value<'_>) -> Option<FieldKind> {
         "number" => FieldKind::Number,
         "integer" => FieldKind::Integer,
         "boolean" => FieldKind::Bool,
-        "array" => FieldKind::Many { options: choices(property.get("items")?)?.0 },
+        "array" => FieldKind::MultiSelect { options: choices(property.get("items")?)?.0 },
         _ => return None,
     })
 }
 
-/// The choices in any of their forms: `enum`, `enum` with `enumNames`, `oneOf` or `anyOf` of
+/// Reads the choices in any of their forms: `enum`, `enum` with `enumNames`, `oneOf` or `anyOf` of
 /// constants with titles.
 #[expect(clippy::type_complexity, reason = "a pair of what a field keeps, read in one place")]
-fn choices(schema: Value<'_>) -> Option<(Vec<(String, Option<String>)>, Naming)> {
+fn choices(schema: Value<'_>) -> Option<(Vec<(String, Option<String>)>, TitleEncoding)> {
     if let Some(values) = schema.get("enum") {
         let mut names = schema.get("enumNames").into_iter().flat_map(Value::items);
         let options: Option<Vec<_>> = values
             .items()
             .map(|v| Some((v.as_str()?.to_owned(), names.next().and_then(Value::as_str).map(str::to_owned))))
             .collect();
-        return Some((options?, Naming::EnumNames));
+        return Some((options?, TitleEncoding::EnumNames));
     }
     let titled = schema.get("oneOf").or_else(|| schema.get("anyOf"))?;
     let options: Option<Vec<_>> =
         titled.items().map(|o| Some((text(o, "const")?, text(o, "title")))).collect();
-    Some((options?, Naming::OneOf))
+    Some((options?, TitleEncoding::OneOf))
 }
 
 fn sampling(params: Value<'_>) -> Option<Sampling> {
@@ -119,7 +120,7 @@ fn sampling(params: Value<'_>) -> Option<Sampling> {
     let mut sampling = Sampling::new(u32::try_from(tokens).unwrap_or(u32::MAX));
     for message in params.get("messages").filter(|m| m.kind() == Kind::Array)?.items() {
         let body = message.get("content")?;
-        let blocks: Option<Vec<Block>> = match body.kind() {
+        let blocks: Option<Vec<SamplingBlock>> = match body.kind() {
             Kind::Array => body.items().map(block).collect(),
             _ => block(body).map(|b| vec![b]),
         };
@@ -150,18 +151,35 @@ fn sampling(params: Value<'_>) -> Option<Sampling> {
     Some(sampling)
 }
 
-fn block(value: Value<'_>) -> Option<Block> {
+impl SampleResponse {
+    /// Reads a result in the form of the protocol: `model`, `content` and `stopReason`. `None` if
+    /// it is something else.
+    pub fn from_json(result: &Json) -> Option<SampleResponse> {
+        let doc = result.to_doc();
+        let content = doc.root().get("content")?;
+        let blocks: Option<Vec<SamplingBlock>> = match content.kind() {
+            Kind::Array => content.items().map(block).collect(),
+            _ => block(content).map(|only| vec![only]),
+        };
+        let mut response = SampleResponse::new(text(doc.root(), "model")?);
+        response.blocks = blocks?;
+        response.stop_reason = text(doc.root(), "stopReason");
+        Some(response)
+    }
+}
+
+fn block(value: Value<'_>) -> Option<SamplingBlock> {
     Some(match value.get("type")?.as_str()? {
-        "tool_use" => Block::ToolUse(ToolUse {
+        "tool_use" => SamplingBlock::ToolUse(ToolUse {
             id: text(value, "id")?,
             name: text(value, "name")?,
             input: value.get("input").filter(|i| i.kind() == Kind::Object)?.to_json(),
         }),
-        "tool_result" => Block::ToolResult {
+        "tool_result" => SamplingBlock::ToolResult {
             id: text(value, "toolUseId")?,
             content: value.get("content").into_iter().flat_map(Value::items).map(content).collect(),
             is_error: value.get("isError").and_then(Value::as_bool) == Some(true),
         },
-        _ => Block::Content(content(value)),
+        _ => SamplingBlock::Content(content(value)),
     })
 }

@@ -9,14 +9,14 @@ use crate::model::content::{
 
 use super::catalog::{annotations, resource, text};
 
-/// One block. A block of an unknown kind, or with a malformed member, stays as received.
+/// Reads a block. A block of an unknown kind, or with a malformed member, is kept as received.
 pub(in crate::era) fn content(value: Value<'_>) -> Content {
     let read = || {
         Some(match value.get("type")?.as_str()? {
             "text" => Content::Text(text(value, "text")?),
             "image" => Content::Image { data: bytes(value, "data")?, mime_type: text(value, "mimeType")? },
             "audio" => Content::Audio { data: bytes(value, "data")?, mime_type: text(value, "mimeType")? },
-            "resource_link" => Content::Link(Box::new(resource(value)?)),
+            "resource_link" => Content::ResourceLink(Box::new(resource(value)?)),
             "resource" => Content::Embedded(resource_contents(value.get("resource")?)?),
             _ => return None,
         })
@@ -25,7 +25,7 @@ pub(in crate::era) fn content(value: Value<'_>) -> Content {
     let notes = annotations(value);
     let meta = value.get("_meta").filter(|m| m.kind() == Kind::Object).map(Value::to_json);
     // A link's annotations are the resource's.
-    if matches!(block, Content::Link(_)) || (notes.is_none() && meta.is_none()) {
+    if matches!(block, Content::ResourceLink(_)) || (notes.is_none() && meta.is_none()) {
         return block;
     }
     Content::Annotated { content: Box::new(block), annotations: notes, meta }
@@ -47,7 +47,7 @@ fn resource_contents(value: Value<'_>) -> Option<ResourceContents> {
     Some(contents)
 }
 
-/// A tool's result; `None` if it has neither content nor a structured value.
+/// Reads a tool's result; `None` if it has neither content nor a structured value.
 pub(crate) fn tool_output(result: Value<'_>) -> Option<ToolOutput> {
     let structured = result.get("structuredContent");
     let blocks = result.get("content").filter(|c| c.kind() == Kind::Array);
@@ -63,14 +63,14 @@ pub(crate) fn tool_output(result: Value<'_>) -> Option<ToolOutput> {
     Some(output)
 }
 
-/// Contents of a resource; `None` if a piece has neither text nor bytes.
+/// Reads the contents of a resource; `None` if a part has neither text nor bytes.
 pub(crate) fn read_output(result: Value<'_>) -> Option<ReadOutput> {
     let contents = result.get("contents").filter(|c| c.kind() == Kind::Array)?;
     let pieces: Option<Vec<ResourceContents>> = contents.items().map(resource_contents).collect();
     Some(pieces?.into())
 }
 
-/// Messages of a prompt; `None` if a message has no role.
+/// Reads the messages of a prompt; `None` if a message has no role.
 pub(crate) fn prompt_output(result: Value<'_>) -> Option<PromptOutput> {
     let messages = result.get("messages").filter(|m| m.kind() == Kind::Array)?;
     let mut output = PromptOutput::new();
@@ -89,7 +89,7 @@ pub(super) fn role(message: Value<'_>) -> Option<Role> {
     }
 }
 
-/// Completion values.
+/// Reads completion values.
 pub(crate) fn completion(result: Value<'_>) -> Option<Completion> {
     let completion = result.get("completion")?;
     let values = completion.get("values").filter(|v| v.kind() == Kind::Array)?;

@@ -6,7 +6,7 @@ use crate::model::catalog::{Annotations, Icon, Prompt, Resource, Template, Tool,
 
 use super::super::version::Features;
 
-/// A tool; `outputSchema` only in revisions that have it.
+/// Writes a tool. `outputSchema` is written only in revisions that have it.
 pub(in crate::era) fn tool(w: &mut Writer, features: &Features, tool: &Tool) {
     w.begin_object();
     w.key("name").string(&tool.name);
@@ -17,7 +17,7 @@ pub(in crate::era) fn tool(w: &mut Writer, features: &Features, tool: &Tool) {
         None => w.raw("{\"type\":\"object\"}"),
     };
     if let Some(schema) = tool.output_schema.as_ref().filter(|_| features.structured) {
-        if features.any_structured || says_object(schema.as_str()) {
+        if features.any_structured || has_object_type(schema.as_str()) {
             w.key("outputSchema").json(schema);
         }
     }
@@ -36,15 +36,20 @@ pub(in crate::era) fn tool(w: &mut Writer, features: &Features, tool: &Tool) {
         }
         w.end_object();
     }
+    #[cfg(feature = "tasks")]
+    if features.task_support {
+        super::super::task::support(w, tool.task);
+    }
     icons(w, features, &tool.icons);
     meta(w, features, &tool.meta);
-    // The server that runs a tool decides about tasks, so this is not part of the tool.
+    // The server that runs a tool decides about tasks, so the member `execution` of another server
+    // is not passed on.
     others(w, &tool.source, &["inputSchema", "outputSchema", "execution"]);
     w.end_object();
 }
 
-/// Copies the members of another server's descriptor that no revision here has. `own` lists the
-/// members of this kind of descriptor, in addition to the common ones.
+/// Copies the unknown members of another server's descriptor. `own` lists the known members of this
+/// kind of descriptor, in addition to the common ones.
 fn others(w: &mut Writer, source: &Option<crate::json::Json>, own: &[&str]) {
     const COMMON: [&str; 6] = ["name", "title", "description", "annotations", "icons", "_meta"];
     let Some(source) = source else { return };
@@ -57,12 +62,12 @@ fn others(w: &mut Writer, source: &Option<crate::json::Json>, own: &[&str]) {
 
 /// Returns `true` if a schema's root has `"type":"object"`, which older revisions require of an
 /// output schema (2025-06-18, 2025-11-25 server/tools).
-fn says_object(schema: &str) -> bool {
+fn has_object_type(schema: &str) -> bool {
     let doc = crate::json::Doc::parse(schema.as_bytes());
     doc.is_ok_and(|d| d.root().get("type").and_then(|t| t.as_str()) == Some("object"))
 }
 
-/// A resource, also the body of a resource link.
+/// Writes a resource, which is also the body of a resource link.
 pub(in crate::era) fn resource(w: &mut Writer, features: &Features, resource: &Resource) {
     w.begin_object();
     resource_members(w, features, resource);
@@ -119,7 +124,7 @@ pub(in crate::era) fn prompt(w: &mut Writer, features: &Features, prompt: &Promp
     w.end_object();
 }
 
-/// Identity of a server or client (`Implementation`).
+/// Writes the identity of a server or client (`Implementation`).
 pub(in crate::era) fn implementation(w: &mut Writer, features: &Features, identity: &Identity) {
     w.begin_object();
     w.key("name").string(&identity.name);
@@ -142,7 +147,7 @@ fn named(w: &mut Writer, features: &Features, title: &Option<String>, descriptio
     optional(w, "description", description);
 }
 
-pub(super) fn optional(w: &mut Writer, name: &str, text: &Option<String>) {
+pub(in crate::era) fn optional(w: &mut Writer, name: &str, text: &Option<String>) {
     if let Some(text) = text {
         w.key(name).string(text);
     }
@@ -167,7 +172,7 @@ pub(super) fn annotations(w: &mut Writer, features: &Features, annotations: Opti
     w.end_object();
 }
 
-fn icons(w: &mut Writer, features: &Features, icons: &[Icon]) {
+pub(in crate::era) fn icons(w: &mut Writer, features: &Features, icons: &[Icon]) {
     if icons.is_empty() || !features.icons {
         return;
     }

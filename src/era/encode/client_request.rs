@@ -1,32 +1,32 @@
 //! Encoding of requests to the client: elicitation, sampling, roots.
 
-#[cfg(feature = "client")]
-use crate::json::Json;
-use crate::json::Writer;
+use crate::json::{Json, Writer};
 use crate::model::Revision;
+use crate::model::client_request::{
+    Field, FieldKind, Form, InputRequest, Sampling, SamplingBlock, TitleEncoding,
+};
 #[cfg(feature = "client")]
-use crate::model::client_request::{AskReply, SampleResponse};
-use crate::model::client_request::{AskRequest, Block, Field, FieldKind, Form, Naming, Sampling};
+use crate::model::client_request::{InputResponse, SampleResponse};
 use crate::model::content::Content;
 
-use super::super::version::{Features, features};
+use super::super::version::{Features, V2026_07_28, features};
 use super::catalog::{optional, tool};
 use super::content::content;
 use super::number;
 
-/// `"method":…,"params":…` into an open object.
+/// Writes `"method":…,"params":…` into an open object.
 ///
 /// `elicitation_id` is the id of a URL elicitation in revisions that need one (2025-11-25).
 #[cold]
-pub(crate) fn question(
+pub(crate) fn write_request(
     w: &mut Writer,
     revision: Revision,
-    request: &AskRequest,
+    request: &InputRequest,
     elicitation_id: Option<u64>,
 ) {
     let features = features(revision);
     match request {
-        AskRequest::Form(form) => {
+        InputRequest::Form(form) => {
             w.key("method").string("elicitation/create");
             w.key("params").begin_object();
             if features.rich_forms {
@@ -35,7 +35,7 @@ pub(crate) fn question(
             self::form(w, features, form);
             w.end_object();
         }
-        AskRequest::Url { message, url } => {
+        InputRequest::Url { message, url } => {
             w.key("method").string("elicitation/create");
             w.key("params").begin_object();
             w.key("mode").string("url");
@@ -46,21 +46,33 @@ pub(crate) fn question(
             }
             w.end_object();
         }
-        AskRequest::Sample(sampling) => {
+        InputRequest::Sample(sampling) => {
             w.key("method").string("sampling/createMessage");
             w.key("params").begin_object();
             sample(w, features, sampling);
             w.end_object();
         }
-        AskRequest::Roots => {
+        InputRequest::Roots => {
             w.key("method").string("roots/list");
         }
+    }
+}
+
+impl Form {
+    /// Returns the JSON Schema of the user's response, in the form of the newest revision.
+    pub fn schema(&self) -> Json {
+        super::object(|w| schema(w, features(V2026_07_28), self))
     }
 }
 
 fn form(w: &mut Writer, features: &Features, form: &Form) {
     w.key("message").string(&form.message);
     w.key("requestedSchema").begin_object();
+    schema(w, features, form);
+    w.end_object();
+}
+
+fn schema(w: &mut Writer, features: &Features, form: &Form) {
     w.key("type").string("object");
     w.key("properties").begin_object();
     for field in &form.fields {
@@ -75,7 +87,6 @@ fn form(w: &mut Writer, features: &Features, form: &Form) {
         }
         w.end_array();
     }
-    w.end_object();
 }
 
 fn field(w: &mut Writer, features: &Features, field: &Field) {
@@ -85,10 +96,10 @@ fn field(w: &mut Writer, features: &Features, field: &Field) {
         FieldKind::Number => ("number", "minimum", "maximum"),
         FieldKind::Integer => ("integer", "minimum", "maximum"),
         FieldKind::Bool => ("boolean", "", ""),
-        FieldKind::One { .. } => ("string", "", ""),
+        FieldKind::SingleSelect { .. } => ("string", "", ""),
         // 2025-06-18 has no multiple choice, so a single one replaces it.
-        FieldKind::Many { .. } if !features.rich_forms => ("string", "", ""),
-        FieldKind::Many { .. } => ("array", "minItems", "maxItems"),
+        FieldKind::MultiSelect { .. } if !features.rich_forms => ("string", "", ""),
+        FieldKind::MultiSelect { .. } => ("array", "minItems", "maxItems"),
     };
     w.key("type").string(kind);
     optional(w, "title", &field.title);
@@ -97,10 +108,10 @@ fn field(w: &mut Writer, features: &Features, field: &Field) {
         FieldKind::Text { format: Some(format) } => {
             w.key("format").string(format);
         }
-        FieldKind::One { options, naming } => {
-            choices(w, options, features.rich_forms && *naming == Naming::OneOf, "oneOf");
+        FieldKind::SingleSelect { options, titles } => {
+            choices(w, options, features.rich_forms && *titles == TitleEncoding::OneOf, "oneOf");
         }
-        FieldKind::Many { options } if features.rich_forms => {
+        FieldKind::MultiSelect { options } if features.rich_forms => {
             w.key("items").begin_object();
             if options.iter().all(|(_, title)| title.is_none()) {
                 w.key("type").string("string");
@@ -108,10 +119,10 @@ fn field(w: &mut Writer, features: &Features, field: &Field) {
             choices(w, options, true, "anyOf");
             w.end_object();
         }
-        FieldKind::Many { options } => choices(w, options, false, ""),
+        FieldKind::MultiSelect { options } => choices(w, options, false, ""),
         FieldKind::Text { format: None } | FieldKind::Number | FieldKind::Integer | FieldKind::Bool => {}
     }
-    for (name, bound) in [(least, field.least), (most, field.most)] {
+    for (name, bound) in [(least, field.min), (most, field.max)] {
         if let Some(bound) = bound.filter(|_| !name.is_empty()) {
             number(w.key(name), bound);
         }
@@ -148,6 +159,13 @@ fn choices(w: &mut Writer, options: &[(String, Option<String>)], titled: bool, k
             w.string(title.as_ref().unwrap_or(value));
         }
         w.end_array();
+    }
+}
+
+impl Sampling {
+    /// Returns the request in the form of the newest revision.
+    pub fn to_json(&self) -> Json {
+        super::object(|w| sample(w, features(V2026_07_28), self))
     }
 }
 
@@ -225,10 +243,10 @@ fn preferences(w: &mut Writer, sampling: &Sampling) {
     w.end_object();
 }
 
-fn block(w: &mut Writer, features: &Features, block: &Block) {
+fn block(w: &mut Writer, features: &Features, block: &SamplingBlock) {
     match block {
-        Block::Content(c) => content(w, features, c),
-        Block::ToolUse(use_) => {
+        SamplingBlock::Content(c) => content(w, features, c),
+        SamplingBlock::ToolUse(use_) => {
             w.begin_object();
             w.key("type").string("tool_use");
             w.key("id").string(&use_.id);
@@ -236,7 +254,7 @@ fn block(w: &mut Writer, features: &Features, block: &Block) {
             w.key("input").json(&use_.input);
             w.end_object();
         }
-        Block::ToolResult { id, content: blocks, is_error } => {
+        SamplingBlock::ToolResult { id, content: blocks, is_error } => {
             w.begin_object();
             w.key("type").string("tool_result");
             w.key("toolUseId").string(id);
@@ -253,21 +271,21 @@ fn block(w: &mut Writer, features: &Features, block: &Block) {
     }
 }
 
-/// The client's response to a request.
+/// Encodes the client's response to a request.
 #[cfg(feature = "client")]
-pub(in crate::era) fn ask_reply(features: &Features, reply: &AskReply) -> Json {
+pub(in crate::era) fn input_response(features: &Features, reply: &InputResponse) -> Json {
     super::object(|w| match reply {
-        AskReply::Form(reply) => {
+        InputResponse::Form(reply) => {
             w.key("action").string(reply.action.as_str());
             if let Some(content) = &reply.content {
                 w.key("content").json(content);
             }
         }
-        AskReply::Url(action) => {
+        InputResponse::Url(action) => {
             w.key("action").string(action.as_str());
         }
-        AskReply::Sample(reply) => sampled(w, features, reply),
-        AskReply::Roots(roots) => {
+        InputResponse::Sample(reply) => sampled(w, features, reply),
+        InputResponse::Roots(roots) => {
             w.key("roots").begin_array();
             for root in roots {
                 w.begin_object();
@@ -296,11 +314,11 @@ fn sampled(w: &mut Writer, features: &Features, reply: &SampleResponse) {
         // Older revisions have one block, so the texts are joined.
         blocks => {
             let texts = blocks.iter().filter_map(|b| match b {
-                Block::Content(content) => content.as_text(),
-                Block::ToolUse(_) | Block::ToolResult { .. } => None,
+                SamplingBlock::Content(content) => content.as_text(),
+                SamplingBlock::ToolUse(_) | SamplingBlock::ToolResult { .. } => None,
             });
             let text: String = texts.collect();
-            block(w, features, &Block::Content(Content::Text(text)));
+            block(w, features, &SamplingBlock::Content(Content::Text(text)));
         }
     }
     w.key("model").string(&reply.model);

@@ -10,11 +10,11 @@ use crate::model::content::{Body, Completion, Content, PromptOutput, ResourceCon
 use super::super::version::Features;
 use super::catalog::{annotations, meta, optional, resource_members};
 
-/// The members of a tool's result.
+/// Writes the members of a tool's result.
 ///
-/// A structured value is also sent as text when the handler gave no content of its own
-/// (server/tools, structured content); revisions that cannot carry it get the text alone.
-pub(super) fn tool_result(w: &mut Writer, features: &Features, output: &ToolOutput) {
+/// If the handler returned no content, a structured value is also sent as text (server/tools,
+/// structured content). Revisions without structured values get only the text.
+pub(in crate::era) fn tool_result(w: &mut Writer, features: &Features, output: &ToolOutput) {
     w.solid_open("\"content\":[");
     for block in &output.content {
         content(w, features, block);
@@ -34,7 +34,7 @@ pub(super) fn tool_result(w: &mut Writer, features: &Features, output: &ToolOutp
     }
 }
 
-/// One content block.
+/// Writes a content block.
 pub(in crate::era) fn content(w: &mut Writer, features: &Features, block: &Content) {
     let (mut block, mut notes, mut more): (_, Option<&Annotations>, &Option<Json>) = (block, None, &None);
     // Nested wrappers: the innermost annotations win, as documented at `Content::Annotated`.
@@ -61,7 +61,7 @@ pub(in crate::era) fn content(w: &mut Writer, features: &Features, block: &Conte
                 data.len()
             ));
         }
-        Content::Link(resource) if features.links => {
+        Content::ResourceLink(resource) if features.links => {
             w.solid("\"type\":\"resource_link\"");
             resource_members(w, features, resource);
             if resource.annotations.is_some() {
@@ -71,7 +71,7 @@ pub(in crate::era) fn content(w: &mut Writer, features: &Features, block: &Conte
                 more = &None;
             }
         }
-        Content::Link(resource) => {
+        Content::ResourceLink(resource) => {
             w.solid("\"type\":\"text\"");
             w.key("text").string(&resource.uri);
         }
@@ -80,7 +80,7 @@ pub(in crate::era) fn content(w: &mut Writer, features: &Features, block: &Conte
             w.key("resource");
             resource_contents(w, features, contents);
         }
-        // The loop above removed every wrapper, and a foreign block is written already.
+        // The loop above removed every wrapper, and a block of an unknown kind is already written.
         Content::Annotated { .. } | Content::Other(_) => {}
     }
     annotations(w, features, notes);
@@ -94,7 +94,7 @@ fn binary(w: &mut Writer, kind: &str, data: &[u8], mime_type: &str) {
     w.key("mimeType").string(mime_type);
 }
 
-/// `{uri, mimeType?, text or blob}`.
+/// Writes `{uri, mimeType?, text or blob}`.
 pub(super) fn resource_contents(w: &mut Writer, features: &Features, contents: &ResourceContents) {
     w.begin_object();
     w.key("uri").string(&contents.uri);
@@ -107,7 +107,7 @@ pub(super) fn resource_contents(w: &mut Writer, features: &Features, contents: &
     w.end_object();
 }
 
-/// The members of a filled-in prompt.
+/// Writes the members of a filled-in prompt.
 pub(super) fn prompt_messages(w: &mut Writer, features: &Features, output: &PromptOutput) {
     optional(w, "description", &output.description);
     w.key("messages").begin_array();
@@ -121,11 +121,11 @@ pub(super) fn prompt_messages(w: &mut Writer, features: &Features, output: &Prom
     w.end_array();
 }
 
-/// The members of a completion.
+/// Writes the members of a completion.
 pub(super) fn completion(w: &mut Writer, output: &Completion) {
     w.key("completion").begin_object();
     w.key("values").begin_array();
-    for value in output.values.iter().take(Completion::MOST) {
+    for value in output.values.iter().take(Completion::MAX_VALUES) {
         w.string(value);
     }
     w.end_array();

@@ -1,28 +1,28 @@
 //! Encoding shared by both eras. A member that a revision lacks is omitted or down-converted
 //! (requirements, section AE).
 
-mod catalog;
+pub(super) mod catalog;
 mod client_request;
 pub(super) mod content;
 
 pub(super) use catalog::{implementation, prompt, resource, template, tool};
 #[cfg(feature = "client")]
-pub(super) use client_request::ask_reply;
-pub(crate) use client_request::question;
+pub(super) use client_request::input_response;
+pub(crate) use client_request::write_request;
 
 use super::version::{Features, features};
-use super::{List, Reply, ServerCapabilities, Signal};
+use super::{List, Reply, ServerCapabilities, ServerNotification};
 use crate::json::{Json, Writer};
 use crate::model::{Change, Revision};
 use content::{completion, prompt_messages, resource_contents, tool_result};
 
-/// The members of an object's text, without its braces.
-fn members(object: &Json) -> &str {
+/// Returns the text of an object without its braces.
+pub(super) fn members(object: &Json) -> &str {
     let text = object.as_str().trim();
     text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or_default().trim()
 }
 
-/// One object, built by `fill`.
+/// Returns an object whose members `fill` writes.
 pub(super) fn object(fill: impl FnOnce(&mut Writer)) -> Json {
     let mut w = Writer::new();
     w.begin_object();
@@ -31,19 +31,20 @@ pub(super) fn object(fill: impl FnOnce(&mut Writer)) -> Json {
     w.into_json()
 }
 
-/// The start of a response, up to its open result object.
+/// Writes the start of a response, up to its open result object.
+#[inline]
 pub(super) fn begin_result(w: &mut Writer, id: &str) {
     w.solid_open("{\"jsonrpc\":\"2.0\",\"id\":").solid(id).solid_open("\"result\":{");
 }
 
-/// The start of a notification, up to its open params object.
+/// Writes the start of a notification, up to its open params object.
 pub(super) fn begin_notification(w: &mut Writer, method: &str) {
     w.begin_object().solid("\"jsonrpc\":\"2.0\"");
     w.key("method").string(method);
     w.key("params").begin_object();
 }
 
-/// A number, without a fraction if it has none: most readers expect counts as integers.
+/// Writes a number. A whole number has no fraction, because most readers expect counts as integers.
 fn number(w: &mut Writer, n: f64) {
     if n.fract() == 0.0 && n.abs() < 9e15 {
         w.i64(n as i64);
@@ -57,10 +58,11 @@ pub(super) fn end(w: &mut Writer) {
     w.end_object().end_object();
 }
 
-/// The members of a result that are the same in both eras.
+/// Writes the members of a result that are the same in both eras.
 ///
 /// Returns the members of the result's own `_meta` as text, for the envelope. Replies of a single
-/// era (greetings, requests to the client, the end of a listen request) have no common members.
+/// era (server descriptions, requests to the client, the end of a listen request) have no common
+/// members.
 pub(super) fn reply_members<'a>(w: &mut Writer, revision: Revision, reply: Reply<'a>) -> &'a str {
     let features = features(revision);
     match reply {
@@ -101,56 +103,63 @@ pub(super) fn reply_members<'a>(w: &mut Writer, revision: Revision, reply: Reply
             completion(w, output);
             ""
         }
-        Reply::Proxied(result, _) => result.write(w, revision),
+        Reply::Raw(result, _) => result.write(w, revision),
         Reply::Empty
-        | Reply::Greeting { .. }
-        | Reply::Asked { .. }
+        | Reply::ServerDescription { .. }
+        | Reply::InputRequired { .. }
         | Reply::ListenEnded
         | Reply::Fault(_) => "",
     }
 }
 
-/// The server's capabilities, as `capabilities` names them in both eras.
-pub(super) fn offer(w: &mut Writer, features: &Features, offer: ServerCapabilities) {
+/// Writes the server's capabilities, the member `capabilities` of both eras, and the members of
+/// extensions.
+pub(super) fn server_capabilities(
+    w: &mut Writer,
+    features: &Features,
+    capabilities: ServerCapabilities,
+    extensions: &str,
+) {
     let flag = |w: &mut Writer, name: &str, on: bool| {
         if on {
             w.key(name).bool(true);
         }
     };
     w.begin_object();
-    if offer.tools {
+    if capabilities.tools {
         w.key("tools").begin_object();
-        flag(w, "listChanged", offer.tools_changed);
+        flag(w, "listChanged", capabilities.tools_changed);
         w.end_object();
     }
-    if offer.resources {
+    if capabilities.resources {
         w.key("resources").begin_object();
-        flag(w, "subscribe", offer.subscribe);
-        flag(w, "listChanged", offer.resources_changed);
+        flag(w, "subscribe", capabilities.subscribe);
+        flag(w, "listChanged", capabilities.resources_changed);
         w.end_object();
     }
-    if offer.prompts {
+    if capabilities.prompts {
         w.key("prompts").begin_object();
-        flag(w, "listChanged", offer.prompts_changed);
+        flag(w, "listChanged", capabilities.prompts_changed);
         w.end_object();
     }
     // The method exists in 2024-11-05, the capability since 2025-03-26.
-    if offer.completions && features.annotations {
+    if capabilities.completions && features.annotations {
         w.key("completions").begin_object().end_object();
     }
-    if offer.logging {
+    if capabilities.logging {
         w.key("logging").begin_object().end_object();
     }
-    w.end_object();
+    w.raw_members(extensions).end_object();
 }
 
-/// A client's capabilities that this revision has, and extensions without settings.
+/// Writes those of a client's capabilities that this revision has, and the member of its
+/// extensions.
 #[cfg(feature = "client")]
 pub(super) fn client_capabilities(
     w: &mut Writer,
     features: &Features,
     declared: crate::model::ClientCapabilities,
-    extensions: &[&str],
+    extensions: &str,
 ) {
     w.begin_object();
     if declared.roots {
@@ -170,7 +179,7 @@ pub(super) fn client_capabilities(
     }
     if (declared.form && features.elicitation) || (declared.url && features.rich_forms) {
         w.key("elicitation").begin_object();
-        // `{}` means forms; older revisions have nothing else.
+        // `{}` means forms, the only kind in older revisions.
         if features.rich_forms {
             if declared.form {
                 w.key("form").begin_object().end_object();
@@ -181,20 +190,18 @@ pub(super) fn client_capabilities(
         }
         w.end_object();
     }
-    if !extensions.is_empty() {
-        w.key("extensions").begin_object();
-        for name in extensions {
-            w.key(name).begin_object().end_object();
-        }
-        w.end_object();
-    }
-    w.end_object();
+    w.raw_members(extensions).end_object();
 }
 
-/// Method and members of a signal that both eras have, into an open notification.
-pub(super) fn signal_members(w: &mut Writer, revision: Revision, signal: &Signal<'_>) {
-    match signal {
-        Signal::Progress { token, done, total, message } => {
+/// Writes the beginning of a notification that both eras have: its method and the members of its
+/// params, which stay open.
+pub(super) fn notification_members(
+    w: &mut Writer,
+    revision: Revision,
+    notification: &ServerNotification<'_>,
+) {
+    match notification {
+        ServerNotification::Progress { token, done, total, message } => {
             begin_notification(w, "notifications/progress");
             w.key("progressToken").solid(token);
             number(w.key("progress"), *done);
@@ -205,7 +212,7 @@ pub(super) fn signal_members(w: &mut Writer, revision: Revision, signal: &Signal
                 w.key("message").string(message);
             }
         }
-        Signal::Log { level, logger, data } => {
+        ServerNotification::Log { level, logger, data } => {
             begin_notification(w, "notifications/message");
             w.key("level").string(level.as_str());
             if let Some(logger) = logger {
@@ -213,17 +220,17 @@ pub(super) fn signal_members(w: &mut Writer, revision: Revision, signal: &Signal
             }
             w.key("data").json(data);
         }
-        Signal::Change { change, .. } => match change {
+        ServerNotification::Change { change, .. } => match change {
             Change::Tools => begin_notification(w, "notifications/tools/list_changed"),
             Change::Prompts => begin_notification(w, "notifications/prompts/list_changed"),
             Change::Resources => begin_notification(w, "notifications/resources/list_changed"),
-            Change::Updated(uri) => {
+            Change::ResourceUpdated(uri) => {
                 begin_notification(w, "notifications/resources/updated");
                 w.key("uri").string(uri);
             }
         },
-        // Only the modern era has these; it writes them itself.
-        Signal::Acknowledged { .. } | Signal::ListenCancelled { .. } => {
+        // Only the modern era has these signals, and it writes them itself.
+        ServerNotification::Acknowledged { .. } | ServerNotification::ListenCancelled { .. } => {
             begin_notification(w, "notifications/cancelled")
         }
     }

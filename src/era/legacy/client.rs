@@ -12,7 +12,7 @@ use crate::json::{Value, Writer};
 use crate::model::{CacheHint, Revision};
 use crate::rpc::Notification;
 
-use super::super::client::{self, ClientEra, Decoded, Envelope, Notice, ServerEvent};
+use super::super::client::{self, ClientEra, Decoded, Envelope, OutgoingNotification, ServerEvent};
 use super::super::modern::header;
 use super::super::outgoing::OutgoingRequest;
 use super::super::{decode, version};
@@ -27,18 +27,18 @@ impl ClientEra for LegacyClient {
         true
     }
 
-    fn request(&self, w: &mut Writer, to: &Envelope<'_>, order: &OutgoingRequest) {
-        client::begin_request(w, to.id, &order.method);
-        let meta = to.progress || !order.meta.is_empty();
-        if meta || !order.params.is_empty() {
+    fn request(&self, w: &mut Writer, to: &Envelope<'_>, request: &OutgoingRequest) {
+        client::begin_request(w, to.id, &request.method);
+        let meta = to.progress || !request.meta.is_empty();
+        if meta || !request.params.is_empty() {
             w.key("params").begin_object();
-            w.raw_members(&order.params);
-            if order.task && order.is_tool_call() {
+            w.raw_members(&request.params);
+            if request.task && request.is_tool_call() {
                 w.key("task").begin_object().end_object();
             }
             if meta {
                 w.key("_meta").begin_object();
-                w.raw_members(&order.meta);
+                w.raw_members(&request.meta);
                 if to.progress {
                     w.key("progressToken").u64(to.id);
                 }
@@ -50,11 +50,13 @@ impl ClientEra for LegacyClient {
         w.newline();
     }
 
-    fn notice(&self, w: &mut Writer, notice: Notice) {
-        match notice {
-            Notice::Ready => client::notification(w, "notifications/initialized", |_| {}),
-            Notice::Cancelled(id) => client::cancelled(w, id),
-            Notice::Roots => client::notification(w, "notifications/roots/list_changed", |_| {}),
+    fn notification(&self, w: &mut Writer, notification: OutgoingNotification) {
+        match notification {
+            OutgoingNotification::Initialized => client::notification(w, "notifications/initialized", |_| {}),
+            OutgoingNotification::Cancelled(id) => client::cancelled(w, id),
+            OutgoingNotification::RootsListChanged => {
+                client::notification(w, "notifications/roots/list_changed", |_| {})
+            }
         }
     }
 
@@ -65,11 +67,11 @@ impl ClientEra for LegacyClient {
     fn outcome<'d>(
         &self,
         result: Value<'d>,
-        order: &OutgoingRequest,
+        request: &OutgoingRequest,
     ) -> Result<Decoded<'d>, Cow<'static, str>> {
         // A server may respond at once to a request for a task (2025-11-25 basic/utilities/tasks).
         // Without such a request, a member of this name belongs to the tool.
-        match result.get("task").filter(|_| order.task && order.is_tool_call()) {
+        match result.get("task").filter(|_| request.task && request.is_tool_call()) {
             Some(task) => {
                 decode::task(task).map(Decoded::Task).ok_or_else(|| "task without taskId or status".into())
             }
@@ -77,9 +79,9 @@ impl ClientEra for LegacyClient {
         }
     }
 
-    fn headers(&self, revision: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)> {
+    fn headers(&self, revision: Revision, request: Option<&OutgoingRequest>) -> Vec<(String, String)> {
         // The opening request negotiates the revision.
-        if order.is_some_and(OutgoingRequest::opens_session) {
+        if request.is_some_and(OutgoingRequest::opens_session) {
             return Vec::new();
         }
         vec![(header::VERSION.to_owned(), version::name(revision).to_owned())]

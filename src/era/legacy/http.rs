@@ -7,17 +7,17 @@ use crate::model::Fault;
 use crate::rpc::{Request, code};
 
 use super::super::encode;
-use super::super::http::{Fields, HttpEra, Sessions, is_legacy};
-use super::super::modern::header::{Mirror, VERSION};
+use super::super::http::{Fields, HttpEra, SessionRules, is_legacy};
+use super::super::modern::header::{MirroredArgument, VERSION};
 use super::super::version::{self, V2025_11_25};
 use super::super::{Encoded, Params};
 use super::server::LegacyServer;
 use super::{LAST_EVENT, SESSION};
 
-/// Longest version that an error quotes; valid ones have ten bytes.
-const LONGEST_VERSION: usize = 64;
+/// Maximum length of a version that an error quotes; valid ones have ten bytes.
+const MAX_VERSION_LENGTH: usize = 64;
 
-static SESSIONS: Sessions = Sessions {
+static SESSIONS: SessionRules = SessionRules {
     id: SESSION,
     last_event: LAST_EVENT,
     opens: "initialize",
@@ -30,12 +30,17 @@ static SESSIONS: Sessions = Sessions {
 };
 
 impl HttpEra for LegacyServer {
-    /// A request only has to name its session.
+    /// Checks nothing: a request only needs the id of its session.
     fn check(&self, _: &dyn Fields, _: &Request<'_>, _: &Params<'_>) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn check_arguments(&self, _: &dyn Fields, _: &[Mirror], _: Option<Value<'_>>) -> Result<(), Fault> {
+    fn check_arguments(
+        &self,
+        _: &dyn Fields,
+        _: &[MirroredArgument],
+        _: Option<Value<'_>>,
+    ) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -52,19 +57,19 @@ impl HttpEra for LegacyServer {
         }
     }
 
-    fn sessions(&self) -> Option<&'static Sessions> {
+    fn sessions(&self) -> Option<&'static SessionRules> {
         Some(&SESSIONS)
     }
 }
 
-/// Accepts any version that has sessions, also one that was not negotiated: the session stores its
-/// own. Others MUST be answered with 400 (2025-11-25 basic/transports, protocol version header),
-/// with the error that basic/lifecycle gives as its example.
+/// Accepts any version that has sessions, also one that was not negotiated, because the session
+/// stores its own. Other versions MUST get status 400 (2025-11-25 basic/transports, protocol
+/// version header), with the error that basic/lifecycle gives as its example.
 fn check(fields: &dyn Fields) -> Result<(), Fault> {
     let Some(version) = fields.field(VERSION).filter(|version| !is_legacy(version)) else { return Ok(()) };
     let requested = std::str::from_utf8(version)
         .ok()
-        .filter(|v| v.len() <= LONGEST_VERSION && v.bytes().all(|b| b.is_ascii_graphic()));
+        .filter(|v| v.len() <= MAX_VERSION_LENGTH && v.bytes().all(|b| b.is_ascii_graphic()));
     Err(Fault::Custom {
         code: code::INVALID_PARAMS,
         message: format!("Unsupported protocol version: {VERSION} must be the version of the session"),

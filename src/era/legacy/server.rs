@@ -4,13 +4,14 @@
 //! features that older revisions lack.
 //!
 //! # Invariants
-//! - The response to `initialize` never has a modern date: an unknown or newer one gets 2025-11-25.
+//! - The response to `initialize` never has a modern date: a request with an unknown or newer date
+//!   gets 2025-11-25.
 //! - Members of `_meta` of the modern era have no effect.
 
 use crate::json::{Json, Kind, Value, Writer};
-use crate::model::client_request::Ask;
+use crate::model::client_request::KeyedRequest;
 use crate::model::{
-    ClientCapabilities, Fault, Filter, Level, Note, Operation, Peer, Query, Revision, Session,
+    ClientCapabilities, ClientNotification, Fault, Filter, Level, Operation, Peer, Query, Revision, Session,
 };
 use crate::rpc::Request;
 
@@ -18,8 +19,8 @@ use crate::rpc::Request;
 use super::super::http::HttpEra;
 use super::super::version::{self, V2025_11_25, V2026_07_28, features};
 use super::super::{
-    Encoded, Params, Questions, Reply, ReplyTarget, ServerEra, Signal, encode, params, wire_error,
-    write_error,
+    Encoded, Params, Reply, ReplyTarget, RequestMode, ServerEra, ServerNotification, encode, params,
+    wire_error, write_error,
 };
 
 /// The legacy era for servers.
@@ -27,15 +28,16 @@ pub(crate) static SERVER: LegacyServer = LegacyServer;
 
 pub(crate) struct LegacyServer;
 
-/// Characters of a client's name and version that a session stores, for display.
-const SHOWN: usize = 200;
+/// Maximum number of characters of a client's name or version that a session stores.
+const MAX_NAME_CHARS: usize = 200;
 
-/// Name and version of a client. The rest of its description may contain images of any size.
+/// Returns name and version of a client. The rest of its description may contain images of any
+/// size.
 fn name_of(client: Value<'_>) -> Json {
     encode::object(|w| {
         for member in ["name", "version"] {
             if let Some(text) = client.get(member).and_then(Value::as_str) {
-                let end = text.char_indices().nth(SHOWN).map_or(text.len(), |(at, _)| at);
+                let end = text.char_indices().nth(MAX_NAME_CHARS).map_or(text.len(), |(at, _)| at);
                 w.key(member).string(text.get(..end).unwrap_or_default());
             }
         }
@@ -53,21 +55,18 @@ impl ServerEra for LegacyServer {
             "initialize" if session.is_some() => {
                 return Err(Fault::InvalidRequest("The session is already open".into()));
             }
-            "initialize" => Operation::Open,
+            "initialize" => Operation::Initialize,
             "ping" => Operation::Ping,
             "logging/setLevel" => Operation::SetLevel(params::level(params.get("level"), "level")?),
             "resources/subscribe" => Operation::Subscribe { uri: params::string(params.uri, "uri")?.id() },
             "resources/unsubscribe" => {
                 Operation::Unsubscribe { uri: params::string(params.uri, "uri")?.id() }
             }
-            method => match params::operation(method, params)? {
-                Some(operation) => operation,
-                None => return Err(Fault::UnknownMethod(method.to_owned())),
-            },
+            method => params::operation(method, params)?,
         };
         let peer = match (session, operation) {
             (Some(peer), _) => peer,
-            (None, Operation::Open) => opening_peer(params)?,
+            (None, Operation::Initialize) => opening_peer(params)?,
             (None, _) => {
                 Peer { revision: V2025_11_25, capabilities: ClientCapabilities::default(), log_level: None }
             }
@@ -77,7 +76,7 @@ impl ServerEra for LegacyServer {
             peer,
             id: request.id.id(),
             progress: params.progress_token()?,
-            answers: None,
+            responses: None,
             state: None,
             client: None,
             params: params.object.map(Value::id),
@@ -85,24 +84,27 @@ impl ServerEra for LegacyServer {
         })
     }
 
-    fn stands_alone(&self, method: &str) -> bool {
+    fn is_sessionless(&self, method: &str) -> bool {
         matches!(method, "initialize" | "ping")
     }
 
-    fn note(&self, method: &str, params: &Params<'_>) -> Note {
+    fn notification(&self, method: &str, params: &Params<'_>) -> ClientNotification {
         match method {
-            "notifications/initialized" => Note::Ready,
-            "notifications/cancelled" => {
-                params.get("requestId").map_or(Note::Ignored, |id| Note::Cancelled(id.id()))
-            }
-            _ => Note::Ignored,
+            "notifications/initialized" => ClientNotification::Initialized,
+            "notifications/cancelled" => params
+                .get("requestId")
+                .map_or(ClientNotification::Ignored, |id| ClientNotification::Cancelled(id.id())),
+            "notifications/roots/list_changed" => ClientNotification::RootsListChanged,
+            _ => ClientNotification::Ignored,
         }
     }
 
     fn open(&self, params: &Params<'_>, query: &Query) -> Option<Session> {
-        (query.operation == Operation::Open).then(|| Session {
+        (query.operation == Operation::Initialize).then(|| Session {
             peer: query.peer,
             client: params.get("clientInfo").map(name_of).unwrap_or_default(),
+            #[cfg(feature = "extensions")]
+            extensions: Json::default(),
             subscriptions: Vec::new(),
             ready: false,
         })
@@ -114,14 +116,14 @@ impl ServerEra for LegacyServer {
         }
         encode::begin_result(w, to.id);
         match reply {
-            Reply::Greeting { offer, instructions, .. } => {
+            Reply::ServerDescription { capabilities, instructions, .. } => {
                 let features = features(to.revision);
                 w.key("protocolVersion").string(version::name(to.revision));
                 w.key("capabilities");
-                encode::offer(w, features, offer);
+                encode::server_capabilities(w, features, capabilities, to.server.extensions.of(to.revision));
                 w.key("serverInfo");
-                encode::implementation(w, features, &to.card.identity);
-                if let Some(instructions) = instructions.or(to.card.identity.instructions.as_deref()) {
+                encode::implementation(w, features, &to.server.identity);
+                if let Some(instructions) = instructions.or(to.server.identity.instructions.as_deref()) {
                     w.key("instructions").string(instructions);
                 }
             }
@@ -136,23 +138,29 @@ impl ServerEra for LegacyServer {
         Encoded::RESULT
     }
 
-    fn signal(&self, w: &mut Writer, revision: Revision, signal: Signal<'_>) {
-        encode::signal_members(w, revision, &signal);
+    fn notify(&self, w: &mut Writer, revision: Revision, notification: ServerNotification<'_>) {
+        encode::notification_members(w, revision, &notification);
         encode::end(w);
     }
 
-    fn questions(&self) -> Questions {
-        Questions::Requests
+    fn request_mode(&self) -> RequestMode {
+        RequestMode::Requests
     }
 
-    fn question(&self, w: &mut Writer, revision: Revision, id: u64, ask: &Ask) {
+    fn write_request(&self, w: &mut Writer, revision: Revision, id: u64, input: &KeyedRequest) {
         w.begin_object().solid("\"jsonrpc\":\"2.0\"");
         w.key("id").u64(id);
-        (ask.write)(w, revision, &ask.request, Some(id));
+        #[cfg(feature = "tasks")]
+        if let Some(task) = &input.task {
+            super::super::task::write_request(w, revision, id, input, task);
+            w.end_object();
+            return;
+        }
+        (input.write)(w, revision, &input.request, Some(id));
         w.end_object();
     }
 
-    fn withdraw(&self, w: &mut Writer, id: u64) {
+    fn cancel_request(&self, w: &mut Writer, id: u64) {
         encode::begin_notification(w, "notifications/cancelled");
         w.key("requestId").u64(id);
         encode::end(w);
@@ -173,7 +181,7 @@ impl ServerEra for LegacyServer {
     }
 }
 
-/// The peer that an `initialize` describes.
+/// Returns the peer that an `initialize` request describes.
 fn opening_peer(params: &Params<'_>) -> Result<Peer, Fault> {
     let asked =
         params::string(params.get("protocolVersion"), "protocolVersion")?.as_str().unwrap_or_default();
@@ -186,7 +194,7 @@ fn opening_peer(params: &Params<'_>) -> Result<Peer, Fault> {
         return Err(params::invalid("capabilities must be an object"));
     }
     let mut capabilities = declared.map(params::capabilities).unwrap_or_default();
-    // A capability that the revision lacks does not count, even if declared.
+    // A declared capability that the revision lacks is ignored.
     let features = features(revision);
     capabilities.form &= features.elicitation;
     capabilities.url &= features.rich_forms;

@@ -14,7 +14,7 @@ use crate::json::{Kind, Value, Writer};
 use crate::model::{CacheHint, ClientCapabilities, Identity, Revision};
 use crate::rpc::Notification;
 
-use super::super::client::{self, ClientEra, Decoded, Envelope, Notice, ServerEvent};
+use super::super::client::{self, ClientEra, Decoded, Envelope, OutgoingNotification, ServerEvent};
 use super::super::outgoing::OutgoingRequest;
 use super::super::version::{self, V2026_07_28, features};
 use super::super::{decode, encode};
@@ -25,14 +25,11 @@ pub(crate) static CLIENT: ModernClient = ModernClient;
 
 pub(crate) struct ModernClient;
 
-/// The extension for results that are tasks.
-pub(in crate::era) const TASKS: &str = "io.modelcontextprotocol/tasks";
-
-/// The `_meta` members that every request carries (basic/index, request metadata).
+/// Returns the `_meta` members that every request carries (basic/index, request metadata).
 pub(in crate::era) fn client_meta(
     identity: &Identity,
     capabilities: ClientCapabilities,
-    extensions: &[&str],
+    extensions: &str,
 ) -> String {
     let features = features(V2026_07_28);
     let meta = encode::object(|w| {
@@ -50,23 +47,25 @@ impl ClientEra for ModernClient {
         false
     }
 
-    fn request(&self, w: &mut Writer, to: &Envelope<'_>, order: &OutgoingRequest) {
-        client::begin_request(w, to.id, &order.method);
+    fn request(&self, w: &mut Writer, to: &Envelope<'_>, request: &OutgoingRequest) {
+        client::begin_request(w, to.id, &request.method);
         w.key("params").begin_object();
-        w.raw_members(&order.params);
-        if let Some(answers) = to.answers {
-            w.key("inputResponses").begin_object().raw_members(answers).end_object();
+        w.raw_members(&request.params);
+        if let Some(responses) = to.responses {
+            w.key("inputResponses").begin_object().raw_members(responses).end_object();
         }
         if let Some(state) = to.state {
             w.key("requestState").raw(state);
         }
         w.key("_meta").begin_object();
-        let meta = if order.task { &to.card.meta_of_tasks } else { &to.card.meta };
+        let meta = if request.task { &to.client.meta_of_tasks } else { &to.client.meta };
         match to.capabilities {
-            Some(capabilities) => w.raw_members(&client_meta(&to.card.identity, capabilities, &[])),
+            Some(capabilities) => {
+                w.raw_members(&client_meta(&to.client.identity, capabilities, to.client.extensions.own()))
+            }
             None => w.raw_members(meta),
         };
-        w.raw_members(&order.meta);
+        w.raw_members(&request.meta);
         if let Some(level) = to.log {
             w.key("io.modelcontextprotocol/logLevel").string(level.as_str());
         }
@@ -77,10 +76,10 @@ impl ClientEra for ModernClient {
         w.newline();
     }
 
-    fn notice(&self, w: &mut Writer, notice: Notice) {
-        match notice {
-            Notice::Cancelled(id) => client::cancelled(w, id),
-            Notice::Ready | Notice::Roots => {}
+    fn notification(&self, w: &mut Writer, notification: OutgoingNotification) {
+        match notification {
+            OutgoingNotification::Cancelled(id) => client::cancelled(w, id),
+            OutgoingNotification::Initialized | OutgoingNotification::RootsListChanged => {}
         }
     }
 
@@ -91,30 +90,30 @@ impl ClientEra for ModernClient {
     fn outcome<'d>(
         &self,
         result: Value<'d>,
-        order: &OutgoingRequest,
+        request: &OutgoingRequest,
     ) -> Result<Decoded<'d>, Cow<'static, str>> {
         // Without the member a result is complete (basic/index, result types).
         let Some(kind) = result.get("resultType") else { return Ok(Decoded::Complete(hint(result))) };
         match kind.as_str() {
             Some("complete") => Ok(Decoded::Complete(hint(result))),
             Some("input_required") => {
-                let questions = result.get("inputRequests");
+                let requests = result.get("inputRequests");
                 let state = result.get("requestState");
-                if questions.is_some_and(|q| q.kind() != Kind::Object)
+                if requests.is_some_and(|q| q.kind() != Kind::Object)
                     || state.is_some_and(|s| s.kind() != Kind::String)
-                    || (questions.is_none() && state.is_none())
+                    || (requests.is_none() && state.is_none())
                 {
                     return Err("input_required without inputRequests and state".into());
                 }
-                Ok(Decoded::InputRequired { questions, state })
+                Ok(Decoded::InputRequired { requests, state })
             }
             // Only for a tool call, and only if declared (extension of tasks).
-            Some("task") if order.task && order.is_tool_call() => {
+            Some("task") if request.task && request.is_tool_call() => {
                 decode::task(result).map(Decoded::Task).ok_or_else(|| "task without taskId or status".into())
             }
-            // Examples of the specification use this `resultType` for a task's state; its text does
-            // not.
-            Some("task") if order.task => Ok(Decoded::Complete(CacheHint::default())),
+            // Some examples of the specification use this `resultType` for a task's state, although
+            // its text does not define it.
+            Some("task") if request.task => Ok(Decoded::Complete(CacheHint::default())),
             Some(other) => {
                 let short: String = other.chars().take(40).collect();
                 Err(format!("unknown resultType {short:?}").into())
@@ -123,12 +122,12 @@ impl ClientEra for ModernClient {
         }
     }
 
-    fn headers(&self, _: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)> {
-        // The era has one revision, so the header is sent before the server has responded.
+    fn headers(&self, _: Revision, request: Option<&OutgoingRequest>) -> Vec<(String, String)> {
+        // The era has one revision, so the header can be sent before the server has responded.
         let mut headers = vec![(header::VERSION.to_owned(), version::name(V2026_07_28).to_owned())];
-        if let Some(order) = order {
-            headers.push((header::METHOD.to_owned(), order.method.clone().into_owned()));
-            if let Some(subject) = &order.subject {
+        if let Some(request) = request {
+            headers.push((header::METHOD.to_owned(), request.method.clone().into_owned()));
+            if let Some(subject) = &request.subject {
                 headers.push((header::NAME.to_owned(), header::encode(subject).into_owned()));
             }
         }

@@ -20,7 +20,7 @@ mod header_params;
 #[cfg(feature = "http-client")]
 pub(crate) use header_params::{BadAnnotation, params};
 #[cfg(any(feature = "http-server", feature = "http-client"))]
-pub(crate) use header_params::{Mirror, mirrors};
+pub(crate) use header_params::{MirroredArgument, mirrors};
 
 /// The revision of a request; sessions from 2025-06-18 on send it too.
 pub(crate) const VERSION: &str = "MCP-Protocol-Version";
@@ -35,8 +35,8 @@ pub(crate) const PARAM: &str = "Mcp-Param-";
 /// A header is missing, malformed, or differs from the body; HTTP status 400.
 pub(crate) const MISMATCH: i32 = -32020;
 
-/// The parameter that [`NAME`] mirrors; `None` for methods without that header. The last three
-/// are those of the tasks extension.
+/// Returns the parameter that [`NAME`] mirrors; `None` for methods without that header. The last
+/// three are those of the tasks extension.
 #[cfg(feature = "http-server")]
 pub(crate) fn name_member(method: &str) -> Option<&'static str> {
     match method {
@@ -55,7 +55,8 @@ fn encoded(value: &str) -> Option<&str> {
     value.strip_prefix(SENTINEL.0)?.strip_suffix(SENTINEL.1)
 }
 
-/// Encodes a header value: as it is if that is safe, otherwise `=?base64?…?=` over its UTF-8 bytes.
+/// Encodes a header value: unchanged if it is plain ASCII, otherwise as `=?base64?…?=` of its UTF-8
+/// bytes.
 #[cfg(feature = "client")]
 pub(crate) fn encode(value: &str) -> Cow<'_, str> {
     let edge = |b: Option<&u8>| matches!(b, Some(b' ' | b'\t'));

@@ -7,10 +7,10 @@ use crate::json::{Json, Value};
 use crate::model::Fault;
 use crate::rpc::{Request, code};
 
-use super::super::http::{Fields, HttpEra, Sessions};
+use super::super::http::{Fields, HttpEra, SessionRules};
 use super::super::version::{self, V2026_07_28};
 use super::super::{Encoded, Params};
-use super::header::{self, METHOD, MISMATCH, Mirror, NAME, VERSION};
+use super::header::{self, METHOD, MISMATCH, MirroredArgument, NAME, VERSION};
 use super::server::{self, MISSING_CAPABILITY, ModernServer, UNSUPPORTED_VERSION};
 
 impl HttpEra for ModernServer {
@@ -75,7 +75,7 @@ impl HttpEra for ModernServer {
     fn check_arguments(
         &self,
         fields: &dyn Fields,
-        mirrors: &[Mirror],
+        mirrors: &[MirroredArgument],
         arguments: Option<Value<'_>>,
     ) -> Result<(), Fault> {
         for mirror in mirrors {
@@ -86,7 +86,7 @@ impl HttpEra for ModernServer {
         Ok(())
     }
 
-    fn sessions(&self) -> Option<&'static Sessions> {
+    fn sessions(&self) -> Option<&'static SessionRules> {
         None
     }
 }

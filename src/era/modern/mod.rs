@@ -11,8 +11,12 @@ mod server;
 #[cfg(feature = "client")]
 pub(crate) use client::CLIENT;
 #[cfg(feature = "client")]
-pub(super) use client::{TASKS, client_meta};
+pub(super) use client::client_meta;
 pub(crate) use server::SERVER;
+#[cfg(feature = "tasks")]
+pub(super) use server::SUBSCRIPTION;
+#[cfg(feature = "skills")]
+pub(super) use server::hint;
 pub(super) use server::{
     MISSING_CAPABILITY, SERVER_INFO, UNSUPPORTED_VERSION, server_info, supported, unversioned,
 };

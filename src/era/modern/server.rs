@@ -5,20 +5,22 @@
 //!
 //! # Invariants
 //! - Every result carries `resultType` and names the server in its `_meta`.
-//! - Exactly the complete results that must have cache hints have them (server/utilities/caching).
-//! - Nothing is derived from earlier requests.
+//! - A complete result has a cache hint exactly if it must have one (server/utilities/caching).
+//! - No response depends on earlier requests.
 
 use crate::json::{Json, Kind, Value, Writer};
-use crate::model::client_request::Ask;
-use crate::model::{CacheHint, Fault, Filter, Identity, Note, Operation, Peer, Query, Revision, Session};
+use crate::model::client_request::KeyedRequest;
+use crate::model::{
+    CacheHint, ClientNotification, Fault, Filter, Identity, Operation, Peer, Query, Revision, Session,
+};
 use crate::rpc::Request;
 
 #[cfg(feature = "http-server")]
 use super::super::http::HttpEra;
 use super::super::version::{self, V2026_07_28, features};
 use super::super::{
-    Encoded, Params, Questions, Reply, ReplyTarget, ServerEra, Signal, encode, params, wire_error,
-    write_error,
+    Encoded, Params, Reply, ReplyTarget, RequestMode, ServerEra, ServerNotification, encode, params,
+    wire_error, write_error,
 };
 
 /// The client lacks a capability (basic/index, error codes).
@@ -27,7 +29,7 @@ pub(in crate::era) const MISSING_CAPABILITY: i32 = -32021;
 pub(in crate::era) const UNSUPPORTED_VERSION: i32 = -32022;
 
 pub(in crate::era) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+pub(in crate::era) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// The modern era for servers.
 pub(crate) static SERVER: ModernServer = ModernServer;
@@ -59,7 +61,7 @@ pub(in crate::era) fn supported(requested: Option<&str>) -> Json {
     })
 }
 
-/// The `_meta` member that names the server.
+/// Returns the `_meta` member that names the server.
 pub(in crate::era) fn server_info(identity: &Identity) -> String {
     let info = encode::object(|w| {
         w.key(SERVER_INFO);
@@ -68,7 +70,7 @@ pub(in crate::era) fn server_info(identity: &Identity) -> String {
     info.as_str().trim_start_matches('{').strip_suffix('}').unwrap_or_default().to_owned()
 }
 
-/// The version and the client's capabilities, which every request's `_meta` must have.
+/// Returns the version and the client's capabilities, which every request's `_meta` must have.
 pub(super) fn declared<'d>(params: &Params<'d>) -> Result<(&'d str, Value<'d>), Fault> {
     let meta = &params.meta;
     let Some(version) = meta.version else {
@@ -88,7 +90,7 @@ pub(super) fn declared<'d>(params: &Params<'d>) -> Result<(&'d str, Value<'d>), 
     Ok((version, capabilities))
 }
 
-/// The peer that a request's `_meta` describes.
+/// Returns the peer that a request's `_meta` describes.
 fn peer(params: &Params<'_>) -> Result<Peer, Fault> {
     let meta = &params.meta;
     let (version, capabilities) = declared(params)?;
@@ -111,21 +113,18 @@ impl ServerEra for ModernServer {
     ) -> Result<Query, Fault> {
         let peer = peer(params)?;
         let operation = match request.method {
-            "server/discover" => Operation::Describe,
+            "server/discover" => Operation::Discover,
             "subscriptions/listen" => Operation::Listen {
                 filter: params::object(params.get("notifications"), "notifications")?.id(),
             },
-            method => match params::operation(method, params)? {
-                Some(operation) => operation,
-                None => return Err(Fault::UnknownMethod(method.to_owned())),
-            },
+            method => params::operation(method, params)?,
         };
         let mut query = Query {
             operation,
             peer,
             id: request.id.id(),
             progress: params.progress_token()?,
-            answers: None,
+            responses: None,
             state: None,
             client: params.meta.client.map(Value::id),
             params: params.object.map(Value::id),
@@ -133,14 +132,17 @@ impl ServerEra for ModernServer {
         };
         if matches!(
             operation,
-            Operation::CallTool { .. } | Operation::ReadResource { .. } | Operation::GetPrompt { .. }
+            Operation::CallTool { .. }
+                | Operation::ReadResource { .. }
+                | Operation::GetPrompt { .. }
+                | Operation::Extension
         ) {
             // A malformed response is an error, not a missing one (basic/patterns/mrtr).
-            query.answers = match params.input_responses {
-                Some(answers) if answers.kind() != Kind::Object => {
+            query.responses = match params.input_responses {
+                Some(responses) if responses.kind() != Kind::Object => {
                     return Err(params::invalid("inputResponses must be an object"));
                 }
-                answers => answers.map(Value::id),
+                responses => responses.map(Value::id),
             };
             query.state = match params.request_state {
                 Some(state) if state.kind() != Kind::String => {
@@ -153,16 +155,16 @@ impl ServerEra for ModernServer {
     }
 
     /// Every request of this era names its version.
-    fn stands_alone(&self, _method: &str) -> bool {
+    fn is_sessionless(&self, _method: &str) -> bool {
         false
     }
 
-    fn note(&self, method: &str, params: &Params<'_>) -> Note {
+    fn notification(&self, method: &str, params: &Params<'_>) -> ClientNotification {
         match method {
-            "notifications/cancelled" => {
-                params.get("requestId").map_or(Note::Ignored, |id| Note::Cancelled(id.id()))
-            }
-            _ => Note::Ignored,
+            "notifications/cancelled" => params
+                .get("requestId")
+                .map_or(ClientNotification::Ignored, |id| ClientNotification::Cancelled(id.id())),
+            _ => ClientNotification::Ignored,
         }
     }
 
@@ -175,27 +177,36 @@ impl ServerEra for ModernServer {
             return write_error(w, Some(to.id), false, &wire_error(fault, true));
         }
         encode::begin_result(w, to.id);
-        let asked = matches!(reply, Reply::Asked { .. });
-        w.solid(if asked { "\"resultType\":\"input_required\"" } else { "\"resultType\":\"complete\"" });
+        match &reply {
+            Reply::InputRequired { .. } => w.solid("\"resultType\":\"input_required\""),
+            #[cfg(feature = "tasks")]
+            Reply::Raw(result, _) => w.key("resultType").string(result.kind()),
+            _ => w.solid("\"resultType\":\"complete\""),
+        };
         let mut meta = "";
         let mut listen = None;
         match reply {
-            Reply::Greeting { offer, cache, instructions } => {
+            Reply::ServerDescription { capabilities, cache, instructions } => {
                 w.key("supportedVersions").begin_array();
                 w.string(version::name(V2026_07_28));
                 w.end_array();
                 w.key("capabilities");
-                encode::offer(w, features(to.revision), offer);
-                if let Some(instructions) = instructions.or(to.card.identity.instructions.as_deref()) {
+                encode::server_capabilities(
+                    w,
+                    features(to.revision),
+                    capabilities,
+                    to.server.extensions.of(to.revision),
+                );
+                if let Some(instructions) = instructions.or(to.server.identity.instructions.as_deref()) {
                     w.key("instructions").string(instructions);
                 }
                 hint(w, cache);
             }
-            Reply::Asked { asks, state } => {
+            Reply::InputRequired { requests, state } => {
                 w.key("inputRequests").begin_object();
-                for ask in asks {
-                    w.key(&ask.key).begin_object();
-                    (ask.write)(w, to.revision, &ask.request, None);
+                for input in requests {
+                    w.key(&input.key).begin_object();
+                    (input.write)(w, to.revision, &input.request, None);
                     w.end_object();
                 }
                 w.end_object();
@@ -205,7 +216,7 @@ impl ServerEra for ModernServer {
             reply => {
                 let cache = match &reply {
                     Reply::Page { cache, .. } | Reply::Read(_, cache) => Some(*cache),
-                    Reply::Proxied(result, cache) => result.cache(*cache),
+                    Reply::Raw(result, cache) => result.cache(*cache),
                     _ => None,
                 };
                 meta = encode::reply_members(w, to.revision, reply);
@@ -214,7 +225,7 @@ impl ServerEra for ModernServer {
                 }
             }
         }
-        w.solid_open("\"_meta\":{").raw_members(meta).solid(&to.card.server_info);
+        w.solid_open("\"_meta\":{").raw_members(meta).solid(&to.server.server_info);
         if let Some(id) = listen {
             w.key(SUBSCRIPTION).solid(id);
         }
@@ -223,23 +234,24 @@ impl ServerEra for ModernServer {
         Encoded::RESULT
     }
 
-    fn signal(&self, w: &mut Writer, revision: Revision, signal: Signal<'_>) {
-        let listen = match &signal {
-            Signal::Change { listen, .. } => *listen,
-            Signal::Acknowledged { listen, .. } | Signal::ListenCancelled { listen } => Some(*listen),
-            Signal::Progress { .. } | Signal::Log { .. } => None,
+    fn notify(&self, w: &mut Writer, revision: Revision, notification: ServerNotification<'_>) {
+        let listen = match &notification {
+            ServerNotification::Change { listen, .. } => *listen,
+            ServerNotification::Acknowledged { listen, .. }
+            | ServerNotification::ListenCancelled { listen } => Some(*listen),
+            ServerNotification::Progress { .. } | ServerNotification::Log { .. } => None,
         };
-        match &signal {
-            Signal::Acknowledged { filter, .. } => {
+        match &notification {
+            ServerNotification::Acknowledged { filter, .. } => {
                 encode::begin_notification(w, "notifications/subscriptions/acknowledged");
                 w.key("notifications");
                 self::filter(w, filter);
             }
-            Signal::ListenCancelled { listen } => {
+            ServerNotification::ListenCancelled { listen } => {
                 encode::begin_notification(w, "notifications/cancelled");
                 w.key("requestId").raw(listen);
             }
-            signal => encode::signal_members(w, revision, signal),
+            notification => encode::notification_members(w, revision, notification),
         }
         if let Some(id) = listen {
             w.key("_meta").begin_object().key(SUBSCRIPTION).raw(id).end_object();
@@ -247,17 +259,17 @@ impl ServerEra for ModernServer {
         encode::end(w);
     }
 
-    fn questions(&self) -> Questions {
-        Questions::InResult
+    fn request_mode(&self) -> RequestMode {
+        RequestMode::InResult
     }
 
-    /// The modern server sends no requests (basic/patterns); [`Reply::Asked`] contains them.
-    fn question(&self, _w: &mut Writer, _revision: Revision, _id: u64, _ask: &Ask) {}
+    /// Writes nothing: requests are in the result ([`Reply::InputRequired`], basic/patterns).
+    fn write_request(&self, _w: &mut Writer, _revision: Revision, _id: u64, _input: &KeyedRequest) {}
 
-    fn withdraw(&self, _w: &mut Writer, _id: u64) {}
+    fn cancel_request(&self, _w: &mut Writer, _id: u64) {}
 
-    fn filter(&self, filter: Value<'_>, most: usize) -> Result<Filter, Fault> {
-        read_filter(filter, most)
+    fn filter(&self, filter: Value<'_>, max: usize) -> Result<Filter, Fault> {
+        read_filter(filter, max)
     }
 
     fn batches(&self, _session: &Session) -> bool {
@@ -270,7 +282,7 @@ impl ServerEra for ModernServer {
     }
 }
 
-fn hint(w: &mut Writer, cache: CacheHint) {
+pub(in crate::era) fn hint(w: &mut Writer, cache: CacheHint) {
     w.key("ttlMs").u64(u64::from(cache.ttl_ms));
     w.key("cacheScope").string(if cache.public { "public" } else { "private" });
 }
@@ -286,23 +298,28 @@ pub(in crate::era) fn filter(w: &mut Writer, filter: &Filter) {
             w.key(name).bool(true);
         }
     }
-    if !filter.uris.is_empty() {
-        w.key("resourceSubscriptions").begin_array();
-        for uri in &filter.uris {
-            w.string(uri);
+    let strings = |w: &mut Writer, name: &str, strings: &[String]| {
+        if !strings.is_empty() {
+            w.key(name).begin_array();
+            for string in strings {
+                w.string(string);
+            }
+            w.end_array();
         }
-        w.end_array();
-    }
+    };
+    strings(w, "resourceSubscriptions", &filter.uris);
+    #[cfg(feature = "tasks")]
+    strings(w, "taskIds", &filter.tasks);
     w.end_object();
 }
 
 /// Reads the filter of a listen request (basic/patterns/subscriptions).
 ///
 /// # Errors
-/// A member of the wrong type, or more URIs than `most`.
+/// A member of the wrong type, or more URIs than `max`.
 #[cold]
 #[inline(never)]
-pub(in crate::era) fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
+pub(in crate::era) fn read_filter(value: Value<'_>, max: usize) -> Result<Filter, Fault> {
     // A null member counts as absent.
     let member = |name: &str| value.get(name).filter(|v| !v.is_null());
     let flag = |name: &'static str| match member(name) {
@@ -316,20 +333,28 @@ pub(in crate::era) fn read_filter(value: Value<'_>, most: usize) -> Result<Filte
         prompts: flag("promptsListChanged")?,
         resources: flag("resourcesListChanged")?,
         uris: Vec::new(),
+        #[cfg(feature = "tasks")]
+        tasks: Vec::new(),
+        #[cfg(feature = "visibility")]
+        silent: Vec::new(),
     };
     if let Some(uris) = member("resourceSubscriptions") {
         if uris.kind() != Kind::Array {
             return Err(params::invalid("resourceSubscriptions must be an array"));
         }
-        if uris.len() > most {
+        if uris.len() > max {
             return Err(Fault::InvalidParams(
-                format!("resourceSubscriptions has {} URIs; at most {most} are allowed", uris.len()).into(),
+                format!("resourceSubscriptions has {} URIs; at most {max} are allowed", uris.len()).into(),
             ));
         }
         for uri in uris.items() {
             let uri = uri.as_str().ok_or_else(|| params::invalid("resourceSubscriptions must be strings"))?;
             filter.uris.push(uri.to_owned());
         }
+    }
+    #[cfg(feature = "tasks")]
+    if let Some(ids) = member("taskIds") {
+        filter.tasks = super::super::task::ids(ids, max)?;
     }
     Ok(filter)
 }

@@ -5,16 +5,16 @@
 //! Calls to servers that are connecting take at most half of the table.
 //!
 //! # Invariants
-//! - A call is in the table until it gets a response, is cancelled, or is held for longer than
-//!   [`Limits::ask_timeout`]. At most [`Limits::parked`] calls are held.
+//! - A call is in the table until it receives a response, is cancelled, or is held for longer than
+//!   [`Limits::client_input_timeout`]. At most [`Limits::parked`] calls are held.
 //! - The lock of the table is never held together with that of a call.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::client::{LogEntry, Question};
-use crate::server::{self, Caller, Context, ToolError};
+use crate::client::{Forwarded, LogEntry};
+use crate::server::{self, CallSender, Context, ToolError};
 
 #[cfg(doc)]
 use crate::limits::Limits;
@@ -25,7 +25,7 @@ use super::Exports;
 use super::proxied_call::ProxiedCall;
 
 /// Interval at which a thread that waits for room checks for cancellation.
-pub(super) const LOOK: Duration = Duration::from_millis(20);
+pub(super) const POLL: Duration = Duration::from_millis(20);
 
 /// The calls.
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl CallTable {
         lock(&self.table).calls.clone()
     }
 
-    /// Enters a call under the next number.
+    /// Adds a call with the next number.
     pub(super) fn enter(&self, call: impl FnOnce(u64) -> ProxiedCall) -> Arc<ProxiedCall> {
         let mut table = lock(&self.table);
         table.last += 1;
@@ -61,7 +61,7 @@ impl CallTable {
         call
     }
 
-    /// The call with this number.
+    /// Returns the call with this number.
     pub(super) fn find(&self, number: u64) -> Option<Arc<ProxiedCall>> {
         lock(&self.table).calls.iter().find(|call| call.number == number).cloned()
     }
@@ -73,7 +73,7 @@ impl CallTable {
             if ctx.cancelled() {
                 return Err(ToolError::new("the call was cancelled"));
             }
-            table = self.changed.wait_for(table, LOOK);
+            table = self.changed.wait_for(table, POLL);
         }
         Ok(())
     }
@@ -84,14 +84,14 @@ impl CallTable {
         self.changed.release(table);
     }
 
-    /// The calls that a server processes, if all of them certainly belong to one client.
+    /// Returns the calls that a server processes, if all of them certainly belong to one client.
     fn of_one(&self, key: &str) -> Vec<Arc<ProxiedCall>> {
         let calls: Vec<_> = lock(&self.table).calls.iter().filter(|call| call.key == key).cloned().collect();
-        let callers: Vec<Option<Caller>> = calls.iter().map(|call| call.caller()).collect();
+        let callers: Vec<Option<CallSender>> = calls.iter().map(|call| call.caller()).collect();
         let same = match callers.split_first() {
             // While the client of the first call is unknown, that call must be the only one.
             Some((None, rest)) => rest.is_empty(),
-            Some((Some(first), rest)) => rest.iter().flatten().all(|other| first.is(other)),
+            Some((Some(first), rest)) => rest.iter().flatten().all(|other| first.is_same_client(other)),
             None => true,
         };
         if same && callers.iter().skip(1).all(Option::is_some) { calls } else { Vec::new() }
@@ -107,42 +107,55 @@ impl CallTable {
 
 impl Exports {
     /// Handles a client request of a server.
-    pub(in super::super) fn question(&self, key: &str, question: Question) -> Result<(), Question> {
+    pub(in super::super) fn forward_request(&self, key: &str, request: Forwarded) -> Result<(), Forwarded> {
         let calls = self.calls.of_one(key);
         let held = self.calls.all().iter().filter(|call| call.until().is_some()).count();
-        // The newest call is the most likely one; the client is the same for all.
-        match calls.iter().rev().find(|call| call.client_can(&question.request)) {
+        // All calls have the same client. The newest call is most likely the one of the request.
+        match calls.iter().rev().find(|call| call.client_supports(&request.request)) {
             Some(call) if held < self.hub.shared.limits.parked => {
-                call.ask(question);
+                call.ask(request);
                 Ok(())
             }
-            _ if lock(&self.calls.table).calls.iter().any(|call| call.key == key) => Err(question),
-            _ => self.ask_only(key, question),
+            _ if lock(&self.calls.table).calls.iter().any(|call| call.key == key) => Err(request),
+            _ => self.forward_to_only_client(key, request),
         }
     }
 
     /// Passes a request outside of calls to the only client with a session.
-    fn ask_only(&self, key: &str, question: Question) -> Result<(), Question> {
-        let request = question.request.clone();
+    fn forward_to_only_client(&self, key: &str, request: Forwarded) -> Result<(), Forwarded> {
+        let asked = request.request.clone();
         // Shared, because the request is returned if no client takes it.
-        let shared = Arc::new(Mutex::new(Some(question)));
+        let shared = Arc::new(Mutex::new(Some(request)));
         let held = Arc::clone(&shared);
         let exports = self.exports_of(key);
-        let asked = server::ask_only(
+        let sent = server::request_from_only_session(
             exports.iter().map(|export| &export.handle),
-            request,
+            asked,
             Box::new(move |answer| {
-                if let Some(question) = lock(&held).take() {
+                if let Some(request) = lock(&held).take() {
                     let answer = answer.map(|doc| doc.root().to_json());
-                    question.answer(answer.as_ref());
+                    request.answer(answer.as_ref());
                 }
             }),
         );
-        match asked {
+        match sent {
             Ok(()) => Ok(()),
             Err(then) => {
                 drop(then);
                 lock(&shared).take().map_or(Ok(()), Err)
+            }
+        }
+    }
+
+    /// Notifies the servers whose calls belong to one client, because they receive its roots. A
+    /// server with several clients receives an empty list of roots, so it is not notified.
+    pub(super) fn roots_changed(&self) {
+        for member in self.hub.members() {
+            let exports = self.exports_of(&member.key);
+            if server::has_one_session(exports.iter().map(|export| &export.handle)) {
+                if let Ok(client) = member.client(Instant::now()) {
+                    client.roots_changed();
+                }
             }
         }
     }
@@ -156,12 +169,12 @@ impl Exports {
         let busy = lock(&self.calls.table).calls.iter().any(|call| call.key == key);
         match self.calls.of_one(key).last() {
             Some(call) => call.log(&logger, entry),
-            // Dropped: it may belong to another client.
+            // The entry is dropped, because it may belong to another client.
             None if busy => {}
             None => {
                 let exports = self.exports_of(key);
                 let handles = exports.iter().map(|export| &export.handle);
-                server::log_to_only(handles, entry.level, &logger, &entry.data);
+                server::log_to_only_session(handles, entry.level, &logger, &entry.data);
             }
         }
     }
@@ -177,7 +190,8 @@ impl Exports {
         }
         let exports = Arc::clone(self);
         if spawn("mcp-hub-held", move || exports.run_watch()).is_err() {
-            // OK to ignore: the next call tries again, and few calls are held.
+            // OK to ignore: the next call starts the thread, and the number of held calls is
+            // bounded.
             lock(&self.calls.table).watched = false;
         }
     }
@@ -189,7 +203,7 @@ impl Exports {
             let mut next = None;
             for call in self.calls.all() {
                 call.expire(now);
-                next = next.into_iter().chain(call.due()).min();
+                next = next.into_iter().chain(call.expires_at()).min();
             }
             let mut table = lock(&self.calls.table);
             if table.closed {

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::json::Value;
 use crate::model::ClientCapabilities;
 use crate::pool::guard;
-use crate::server::{Arguments, Context, Delegate, Greeted, PromptFn, ReadFn, ToolError, ToolFn, Watched};
+use crate::server::{
+    Arguments, Context, Delegate, OnInstructions, OnWatched, PromptFn, ReadFn, ToolError, ToolFn,
+};
 use crate::sync::lock;
 
 use super::super::member::ServerState;
@@ -14,10 +16,11 @@ use super::super::names::UpstreamNames;
 use super::super::spawn;
 use super::{Export, listing};
 
-/// An export as its server's delegate. Weak, because the export keeps the server's handle.
-pub(super) struct Delegated(pub Weak<Export>);
+/// Delegate of the exporting server. The reference is weak, because the export owns the handle of
+/// the server.
+pub(super) struct ExportDelegate(pub Weak<Export>);
 
-impl Delegate for Delegated {
+impl Delegate for ExportDelegate {
     fn tool(&self, name: &str) -> Option<Arc<ToolFn>> {
         let export = self.0.upgrade().filter(|export| !export.all.hub.shared.handlers.has_lazy_tools())?;
         let (key, tool) = export.unlisted(name)?;
@@ -42,7 +45,7 @@ impl Delegate for Delegated {
         Some(listing::reader(&export, &key))
     }
 
-    fn watch(&self, uris: Vec<String>, done: Watched) {
+    fn watch(&self, uris: Vec<String>, done: OnWatched) {
         match self.0.upgrade() {
             Some(export) => export.all.watch(&export, uris, done),
             None => {
@@ -63,6 +66,12 @@ impl Delegate for Delegated {
         }
     }
 
+    fn roots_changed(&self) {
+        if let Some(export) = self.0.upgrade() {
+            export.all.roots_changed();
+        }
+    }
+
     fn client_arrived(&self, capabilities: ClientCapabilities, waits: bool) {
         if let Some(export) = self.0.upgrade() {
             export.all.hub.shared.handlers.client_arrived(capabilities);
@@ -72,13 +81,13 @@ impl Delegate for Delegated {
         }
     }
 
-    fn greets(&self) -> bool {
+    fn has_instructions(&self) -> bool {
         self.0.upgrade().is_some_and(|export| export.all.hub.shared.handlers.has_instructions())
     }
 
-    fn greet(&self, done: Greeted) {
+    fn instructions(&self, done: OnInstructions) {
         match self.0.upgrade() {
-            Some(export) => export.greet(done),
+            Some(export) => export.report_instructions(done),
             None => done(None),
         }
     }
@@ -91,9 +100,9 @@ impl Delegate for Delegated {
 }
 
 impl Export {
-    /// Server and tool of a name that was not on the list when a call arrived. The server is
-    /// connecting, being listed, or down with an error, or the name has come on the list meanwhile.
-    /// The first of several such servers.
+    /// Returns server and tool for a name that was not on the list when a call arrived: of the
+    /// first server with this prefix that is connecting, being listed or down, or that lists the
+    /// name now.
     pub(super) fn unlisted(&self, name: &str) -> Option<(String, String)> {
         let owners = match &self.only {
             None => self.all.hub.owners(name, UpstreamNames::tool_at_server).ok()?,
@@ -113,7 +122,7 @@ impl Export {
         unlisted.map(|(member, tool)| (member.key.clone(), tool))
     }
 
-    /// The same for a prompt.
+    /// Like [`Export::unlisted`], for a prompt.
     fn unlisted_prompt(&self, name: &str) -> Option<(String, String)> {
         let owners = match &self.only {
             None => self.all.hub.owners(name, UpstreamNames::prompt_at_server).ok()?,
@@ -128,8 +137,8 @@ impl Export {
         unlisted.next().map(|(member, prompt)| (member.key.clone(), prompt))
     }
 
-    /// The server that is connecting or being listed, or will be started again, if there is only
-    /// one: a URI that is not on the lists may be that server's.
+    /// Returns the server that is connecting or being listed, or will be started again, if there is
+    /// only one. A URI that is not on the lists may belong to it.
     fn only_unlisted(&self) -> Option<String> {
         let is_lost = |state| matches!(state, ServerState::Down { again: false, .. } | ServerState::Removed);
         let mut members = self.all.hub.members();
@@ -143,30 +152,30 @@ impl Export {
         }
     }
 
-    /// Waits for the lists where the servers waited for the first client.
+    /// Waits for the lists, if the servers have waited for the first client.
     fn wait_for_servers(&self) {
         if let Some(until) = self.all.hub.shared.handlers.clients_wait_until() {
             self.all.hub.wait_settled(until);
         }
     }
 
-    /// Reports the instructions for a client, on a thread of its own if it must wait.
-    fn greet(self: &Arc<Self>, done: Greeted) {
+    /// Reports the instructions for a client. Uses a separate thread if it must wait.
+    fn report_instructions(self: &Arc<Self>, done: OnInstructions) {
         let done = Arc::new(Mutex::new(Some(done)));
         let (export, last) = (Arc::clone(self), Arc::clone(&done));
-        let greet = move || {
+        let report = move || {
             export.wait_for_servers();
-            export.greet_now(&last);
+            export.report_instructions_now(&last);
         };
         let waits = self.all.hub.shared.handlers.clients_wait_until().is_some();
-        if !waits || spawn("mcp-hub-greet", greet).is_err() {
-            self.greet_now(&done);
+        if !waits || spawn("mcp-hub-wait", report).is_err() {
+            self.report_instructions_now(&done);
         }
     }
 
-    fn greet_now(&self, done: &Mutex<Option<Greeted>>) {
+    fn report_instructions_now(&self, done: &Mutex<Option<OnInstructions>>) {
         let handlers = &self.all.hub.shared.handlers;
-        // A panic of the host's function must not keep the client without a response.
+        // The client must receive a response even if the host's function panics.
         let mut servers = self.all.hub.servers();
         servers.retain(|status| self.offers(&status.server));
         let instructions = guard(|| handlers.instructions(&servers)).unwrap_or_default();
@@ -193,7 +202,7 @@ mod tests {
     fn is_found(hub: Hub) {
         let mut served = Server::new("hub", "1");
         hub.export(&mut served).unwrap();
-        let upstream = Upstream::with(|client| {
+        let upstream = Upstream::from_fn(|client| {
             let (ours, theirs) = memory_links();
             let mut server = Server::new("one", "1");
             server.tool(Tool::new("echo"), |_, (): ()| Ok("x"))?;

@@ -1,20 +1,20 @@
-//! Forwarding of calls: a handler sends the call to its server, under its name there, and defers
-//! it. `proxied_call.rs` returns the result.
+//! Forwarding of calls: a handler sends the call to its server, under its name at the server, and
+//! defers it. `proxied_call.rs` returns the result.
 //!
-//! In the stateless protocol a server returns its client requests in the result; they are forwarded
-//! to the client. The sealed state for the next round is part of them, so nothing is stored here
-//! meanwhile.
+//! In the stateless protocol a server returns its client requests in the result. The hub forwards
+//! them to the client together with the sealed state for the next round, so it stores nothing
+//! between the rounds.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::client::{Client, CompletionTarget, InputRequired, Request};
 use crate::error::Error;
 use crate::json::{Json, Value, Writer};
 use crate::limits::Limits;
-use crate::model::proxied_result::{Passage, Relayed};
+use crate::model::proxied_result::{ProxiedKind, ProxiedResult};
 use crate::model::{ClientCapabilities, Level};
-use crate::server::{Arguments, CompletionRequest, Context, Handled, ToolError};
+use crate::server::{Arguments, CompletionRequest, Context, Output, ToolError};
 
 use super::proxied_call::ProxiedCall;
 use super::{Export, trace};
@@ -29,7 +29,7 @@ enum Resumption {
     Again { round: u32, asked: InputRequired },
 }
 
-/// Note of a call that is in flight at its server.
+/// Returns the state to seal for a call that is in flight at its server.
 pub(super) fn held(number: u64) -> Json {
     let mut w = Writer::new();
     w.begin_object().key("held").u64(number);
@@ -37,11 +37,11 @@ pub(super) fn held(number: u64) -> Json {
     w.into_json()
 }
 
-/// Note of a call that must be repeated.
-pub(super) fn again(round: u32, asked: &InputRequired) -> Json {
+/// Returns the state to seal for a call that must be repeated.
+pub(super) fn repeat_state(round: u32, asked: &InputRequired) -> Json {
     let mut w = Writer::new();
     w.begin_object().key("round").u64(u64::from(round));
-    w.key("questions").json(&asked.questions);
+    w.key("questions").json(&asked.requests);
     if let Some(state) = asked.state() {
         w.key("state").raw(state);
     }
@@ -61,39 +61,39 @@ fn resumption(ctx: &Context<'_>) -> Resumption {
         None => Resumption::Nothing,
         Some(questions) => Resumption::Again {
             round: number("round").and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),
-            asked: InputRequired::again(questions.to_json(), state),
+            asked: InputRequired::from_parts(questions.to_json(), state),
         },
     }
 }
 
-/// Target of a call, by the server's names.
+/// Target of a call, with the names at the server.
 enum Target {
     Tool(String, Json),
     Read(String),
     Prompt(String, Vec<(String, String)>),
-    PromptValues(String, Typed),
-    TemplateValues(String, Typed),
+    PromptValues(String, CompletionInput),
+    TemplateValues(String, CompletionInput),
 }
 
 /// An argument to complete.
-struct Typed {
+struct CompletionInput {
     argument: String,
     value: String,
     context: Vec<(String, String)>,
 }
 
 impl Target {
-    fn request(&self, client: &Client) -> Request<Relayed> {
-        let complete = |about, typed: &Typed| {
+    fn request(&self, client: &Client) -> Request<ProxiedResult> {
+        let complete = |about, typed: &CompletionInput| {
             let context = borrowed(&typed.context);
             let request = client.request_completion(about, &typed.argument, &typed.value, &context);
-            request.relayed(Passage::Completion)
+            request.relayed(ProxiedKind::Completion)
         };
         match self {
-            Target::Tool(name, arguments) => client.request_tool(name, arguments).relayed(Passage::Tool),
-            Target::Read(uri) => client.request_read(uri).relayed(Passage::Contents),
+            Target::Tool(name, arguments) => client.request_tool(name, arguments).relayed(ProxiedKind::Tool),
+            Target::Read(uri) => client.request_read(uri).relayed(ProxiedKind::Contents),
             Target::Prompt(name, arguments) => {
-                client.request_prompt(name, &borrowed(arguments)).relayed(Passage::Prompt)
+                client.request_prompt(name, &borrowed(arguments)).relayed(ProxiedKind::Prompt)
             }
             Target::PromptValues(name, typed) => complete(CompletionTarget::Prompt(name), typed),
             Target::TemplateValues(text, typed) => complete(CompletionTarget::Template(text), typed),
@@ -121,17 +121,17 @@ pub(super) struct PreparedCall {
 }
 
 impl PreparedCall {
-    /// The request to this server, with a timeout of `time`.
+    /// Returns the request to this server, with a timeout of `time`.
     ///
     /// # Errors
-    /// The responses to its client requests are not valid.
+    /// The client's responses are not an object.
     pub(super) fn request(
         &self,
         client: &Client,
         limits: &Limits,
         time: Duration,
-    ) -> Result<Request<Relayed>, Error> {
-        let mut request = self.target.request(client).able(self.able).meta(&self.trace).timeout(time);
+    ) -> Result<Request<ProxiedResult>, Error> {
+        let mut request = self.target.request(client).capabilities(self.able).meta(&self.trace).timeout(time);
         if let Some((answers, asked)) = &self.resumed {
             request = request.resume(answers, asked)?;
         }
@@ -139,8 +139,8 @@ impl PreparedCall {
             request = request.log_level(level);
         }
         if self.progress {
-            // The listener is passed to each poll; this one only requests progress.
-            request = request.on_progress(|_| {}).extended_by_progress(limits.call_longest);
+            // This listener only makes the client request progress. Each poll has its own listener.
+            request = request.on_progress(|_| {}).reset_timeout_on_progress(limits.client.call_total_timeout);
         }
         Ok(request)
     }
@@ -152,7 +152,7 @@ impl Export {
         ctx: &mut Context<'_>,
         (key, name): (&str, &str),
         arguments: Value<'_>,
-    ) -> Result<Handled, ToolError> {
+    ) -> Result<Output, ToolError> {
         self.forward(ctx, key, None, || Target::Tool(name.to_owned(), arguments.to_json()))
     }
 
@@ -161,7 +161,7 @@ impl Export {
         ctx: &mut Context<'_>,
         key: &str,
         uri: &str,
-    ) -> Result<Handled, ToolError> {
+    ) -> Result<Output, ToolError> {
         self.forward(ctx, key, Some(uri), || Target::Read(uri.to_owned()))
     }
 
@@ -170,7 +170,7 @@ impl Export {
         ctx: &mut Context<'_>,
         (key, name): (&str, &str),
         arguments: &Arguments<'_>,
-    ) -> Result<Handled, ToolError> {
+    ) -> Result<Output, ToolError> {
         self.forward(ctx, key, None, || Target::Prompt(name.to_owned(), owned(arguments)))
     }
 
@@ -180,8 +180,8 @@ impl Export {
         key: &str,
         about: CompletionTarget<'_>,
         asked: &CompletionRequest<'_>,
-    ) -> Result<Handled, ToolError> {
-        let typed = || Typed {
+    ) -> Result<Output, ToolError> {
+        let typed = || CompletionInput {
             argument: asked.argument.to_owned(),
             value: asked.value.to_owned(),
             context: owned(&asked.context),
@@ -199,9 +199,9 @@ impl Export {
         key: &str,
         uri: Option<&str>,
         target: impl FnOnce() -> Target,
-    ) -> Result<Handled, ToolError> {
+    ) -> Result<Output, ToolError> {
         let call = self.send(ctx, key, uri, target)?;
-        Ok(Handled::Deferred(Box::new(move |deferred| call.attach(deferred))))
+        Ok(Output::Deferred(Box::new(move |deferred| call.attach(deferred))))
     }
 
     fn send(
@@ -217,25 +217,25 @@ impl Export {
             Resumption::Held(number) => return self.all.resume(ctx, number),
             Resumption::Again { round: last, asked } => {
                 round = last;
-                resumed = Some((ctx.relay(&asked.questions)?, asked));
+                resumed = Some((ctx.relay(&asked.requests)?, asked));
             }
         }
-        // Back-pressure: a client that does not read sends no further calls, and calls are bounded.
+        // Back-pressure: this thread waits while too many calls are in flight.
         ctx.wait_for_reader();
         let hub = &self.all.hub;
-        self.all.calls.wait_for_room(ctx, hub.shared.limits.calls)?;
-        let member = hub.member(key).map_err(|error| ToolError::relayed(&error, uri))?;
+        self.all.calls.wait_for_room(ctx, hub.shared.limits.client.calls)?;
+        let member = self.all.member(key).map_err(|error| ToolError::relayed(&error, uri))?;
         self.all.level_of_request(self, key, ctx.log_level());
         let trace = if hub.shared.handlers.traces() { ctx.meta().map(trace::members) } else { None };
         let sending = PreparedCall {
             target: target(),
-            able: ctx.client_can(),
+            able: ctx.client_capabilities(),
             level: ctx.log_level(),
             progress: ctx.wants_progress(),
             trace: trace.unwrap_or_default(),
             resumed,
         };
-        let call = ProxiedCall::new(&self.all, &member, uri, round, Instant::now());
+        let call = ProxiedCall::new(&self.all, &member, uri, sending.able, round);
         call.start(&member, sending);
         Ok(call)
     }

@@ -2,8 +2,8 @@
 //! tools of its servers.
 //!
 //! A host then reads three descriptions instead of hundreds. `tool_invoke` forwards a call as if
-//! the client had called the tool directly, so it sends progress, requests and results of the
-//! server.
+//! the client had called the tool directly: progress, requests and results of the server are the
+//! same.
 //!
 //! # Invariants
 //! - The size of `tools/list` does not depend on the servers.
@@ -18,33 +18,33 @@ use crate::json::{Doc, Json, Kind, Value, Writer};
 use crate::model::Change;
 use crate::model::catalog::{Tool, ToolHints};
 use crate::model::content::{Content, ToolOutput};
-use crate::server::{Checks, Context, Handled, ToolEntry, ToolError, ToolHandler};
+use crate::server::{Checks, Context, Output, ToolEntry, ToolError, ToolHandler};
 use crate::sync::lock;
 
-use super::super::member::{ServerState, Status};
+use super::super::member::{ServerState, ServerStatus};
 use super::Export;
 use super::nearest::nearest;
 
-/// Tools of one page of `tool_list`.
-const PAGE: usize = 50;
-/// Characters of a description in `tool_list`.
-const LINE: usize = 120;
-/// Characters of a description in `tool_schema`.
-const DESCRIPTION: usize = 8192;
-/// Tools of one `tool_schema`.
-const SCHEMAS: usize = 16;
-/// Bytes of all schemas of one `tool_schema`. The first schema is returned in any case.
-const SCHEMA_BYTES: usize = 64 << 10;
-/// Words of a query that are searched.
-const WORDS: usize = 16;
-/// Characters of a client's text that an error repeats.
-const REPEATED: usize = 64;
-/// Nearest names in an error.
-const NEAREST: usize = 5;
-/// Servers that `tool_list` reports as not listed.
-const SERVERS: usize = 16;
-/// Characters of the reason.
-const WHY: usize = 200;
+/// Number of tools of one page of `tool_list`.
+const PAGE_SIZE: usize = 50;
+/// Maximum number of characters of a description in `tool_list`.
+const MAX_SHORT_DESCRIPTION: usize = 120;
+/// Maximum number of characters of a description in `tool_schema`.
+const MAX_DESCRIPTION: usize = 8192;
+/// Maximum number of tools of one `tool_schema`.
+const MAX_SCHEMAS: usize = 16;
+/// Maximum number of bytes of the schemas of one `tool_schema`. The first schema may be longer.
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
+/// Maximum number of words of a query that are searched.
+const MAX_WORDS: usize = 16;
+/// Maximum number of characters of a client's text that an error quotes.
+const MAX_QUOTED: usize = 64;
+/// Maximum number of similar names in an error.
+const MAX_SUGGESTIONS: usize = 5;
+/// Maximum number of servers that `tool_list` reports as not listed.
+const MAX_SERVERS: usize = 16;
+/// Maximum number of characters of the reason in such a report.
+const MAX_REASON: usize = 200;
 
 const LIST: &str = "tool_list";
 const SCHEMA: &str = "tool_schema";
@@ -73,24 +73,27 @@ impl LazyTool {
         LazyTool { tool: tool_here, key: key.to_owned(), there: tool.name.clone() }
     }
 
-    /// Title and description, for a search.
+    /// Returns title and description, for a search.
     fn texts(&self) -> impl Iterator<Item = &str> {
         self.tool.title.as_deref().into_iter().chain(self.tool.description.as_deref())
     }
 
-    /// Name and start of the description, as one line.
+    /// Returns name and start of the description, as one line.
     fn line(&self) -> String {
         let text = self.tool.description.as_deref().or(self.tool.title.as_deref()).unwrap_or_default();
-        let text = bounded(text.split_whitespace().flat_map(|word| [" ", word]).flat_map(str::chars), LINE);
+        let text = bounded(
+            text.split_whitespace().flat_map(|word| [" ", word]).flat_map(str::chars),
+            MAX_SHORT_DESCRIPTION,
+        );
         match text.is_empty() {
             true => self.tool.name.clone(),
             false => format!("{}:{text}", self.tool.name),
         }
     }
 
-    /// The whole description, as JSON.
+    /// Returns the whole description, as JSON.
     fn definition(&self) -> Json {
-        let text = |text: &str| bounded(text.chars(), DESCRIPTION);
+        let text = |text: &str| bounded(text.chars(), MAX_DESCRIPTION);
         let mut w = Writer::new();
         w.begin_object().key("name").string(&self.tool.name);
         for (name, value) in [("title", &self.tool.title), ("description", &self.tool.description)] {
@@ -126,8 +129,8 @@ impl LazyTool {
     }
 }
 
-/// The first characters of a text, without control characters and characters that hide or reorder
-/// others.
+/// Returns the first characters of a text, without control characters and characters that hide or
+/// reorder others.
 fn bounded(text: impl Iterator<Item = char>, most: usize) -> String {
     let hides = |c: &char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))
@@ -143,9 +146,9 @@ fn bounded(text: impl Iterator<Item = char>, most: usize) -> String {
     kept
 }
 
-/// Text of a client, for an error.
+/// Returns the beginning of a client's text, to quote it in an error.
 fn repeated(text: &str) -> String {
-    format!("{:?}", bounded(text.chars(), REPEATED))
+    format!("{:?}", bounded(text.chars(), MAX_QUOTED))
 }
 
 /// Registers the three tools.
@@ -154,7 +157,7 @@ fn repeated(text: &str) -> String {
 /// The server has a tool with one of the names.
 pub(super) fn add_tools(export: &Arc<Export>) -> Result<(), Error> {
     let list = Tool::new(LIST).description(format!(
-        "Lists the tools that {INVOKE} can call, {PAGE} per page: each name with the start of its \
+        "Lists the tools that {INVOKE} can call, {PAGE_SIZE} per page: each name with the start of its \
          description. With a query, the best matches come first."
     ));
     let list = list.input_schema(Json::constant(
@@ -175,14 +178,14 @@ pub(super) fn add_tools(export: &Arc<Export>) -> Result<(), Error> {
     let reads = ToolHints { read_only: Some(true), open_world: Some(false), ..ToolHints::default() };
     add(export, list.hints(reads), |export, _, arguments| export.list_tools(arguments))?;
     add(export, schema.hints(reads), |export, _, arguments| export.tool_schemas(arguments))?;
-    // Without hints, hosts assume that the call changes something.
+    // `tool_invoke` has no hints: hosts then assume that the call changes something.
     add(export, invoke, Export::invoke)
 }
 
 fn add(
     export: &Arc<Export>,
     tool: Tool,
-    handler: fn(&Arc<Export>, &mut Context<'_>, Value<'_>) -> Result<Handled, ToolError>,
+    handler: fn(&Arc<Export>, &mut Context<'_>, Value<'_>) -> Result<Output, ToolError>,
 ) -> Result<(), Error> {
     let owner = Arc::clone(export);
     let run = move |ctx: &mut Context<'_>, arguments: Value<'_>| handler(&owner, ctx, arguments);
@@ -197,7 +200,7 @@ fn add(
     added
 }
 
-/// Returns an error if a call has a member that its tool does not have.
+/// Returns an error if the arguments have an unknown member.
 fn check_members(arguments: Value<'_>, allowed: &[&str]) -> Result<(), ToolError> {
     match arguments.members().find(|(name, _)| !allowed.contains(name)) {
         None => Ok(()),
@@ -212,7 +215,7 @@ fn check_members(arguments: Value<'_>, allowed: &[&str]) -> Result<(), ToolError
     }
 }
 
-/// A member of a call; `null` counts as absent.
+/// Returns a member of the arguments; `None` if it is absent or `null`.
 fn member<'d>(arguments: Value<'d>, name: &str) -> Option<Value<'d>> {
     arguments.get(name).filter(|value| !value.is_null())
 }
@@ -222,7 +225,7 @@ impl Export {
         Arc::clone(&lock(&self.state).shown.lazy)
     }
 
-    fn list_tools(&self, arguments: Value<'_>) -> Result<Handled, ToolError> {
+    fn list_tools(&self, arguments: Value<'_>) -> Result<Output, ToolError> {
         check_members(arguments, &["query", "page"])?;
         let query = match member(arguments, "query") {
             None => "",
@@ -237,37 +240,37 @@ impl Export {
         };
         let tools = self.lazy_tools();
         let found = search(&tools, query);
-        let pages = found.len().div_ceil(PAGE).max(1);
+        let pages = found.len().div_ceil(PAGE_SIZE).max(1);
         if page > pages {
             return Err(ToolError::new(format!("page {page} does not exist; the last page is {pages}")));
         }
-        let first = (page - 1) * PAGE;
-        let shown = found.iter().skip(first).take(PAGE);
+        let first = (page - 1) * PAGE_SIZE;
+        let shown = found.iter().skip(first).take(PAGE_SIZE);
         let mut text: String = shown.map(|tool| tool.line() + "\n").collect();
         match found.len() {
             0 if tools.is_empty() => text.push_str("No tools are available."),
-            0 => _ = write!(text, "No tool fits {}{}.", repeated(query), near(&tools, query)),
+            0 => _ = write!(text, "No tool matches {}{}.", repeated(query), suggestions(&tools, query)),
             all => {
-                let last = all.min(first + PAGE);
+                let last = all.min(first + PAGE_SIZE);
                 _ = write!(text, "\nTools {} to {last} of {all}.", first + 1);
                 if page < pages {
-                    _ = write!(text, " Page {} has the next.", page + 1);
+                    _ = write!(text, " The next ones are on page {}.", page + 1);
                 }
             }
         }
         let missing = self.unlisted_servers();
         if !missing.is_empty() {
-            let shown = missing.get(..SERVERS).unwrap_or(&missing).join("\n");
+            let shown = missing.get(..MAX_SERVERS).unwrap_or(&missing).join("\n");
             _ = write!(text, "\nTools of these servers are missing:\n{shown}");
-            text.push_str(if missing.len() > SERVERS { "\n…" } else { "" });
+            text.push_str(if missing.len() > MAX_SERVERS { "\n…" } else { "" });
         }
-        Ok(Handled::Tool(ToolOutput::text(text)))
+        Ok(Output::Tool(ToolOutput::text(text)))
     }
 
-    /// The servers without a complete list, each with the reason.
+    /// Returns the servers without a complete list, each with the reason.
     fn unlisted_servers(&self) -> Vec<String> {
         let mut missing = Vec::new();
-        for Status { server, state, .. } in self.all.hub.servers() {
+        for ServerStatus { server, state, .. } in self.all.hub.servers() {
             let is_listed = lock(&self.all.listings).is_listed(&server);
             let failed = |(key, why): &(String, String)| (*key == server).then(|| why.clone());
             let why = match state {
@@ -284,20 +287,21 @@ impl Export {
                 ServerState::Removed => continue,
             };
             let line = why.chars().map(|c| if c == '\n' { ' ' } else { c });
-            missing.push(format!("{server}: {}", bounded(line, WHY)));
+            missing.push(format!("{server}: {}", bounded(line, MAX_REASON)));
         }
         missing
     }
 
-    fn tool_schemas(&self, arguments: Value<'_>) -> Result<Handled, ToolError> {
+    fn tool_schemas(&self, arguments: Value<'_>) -> Result<Output, ToolError> {
         check_members(arguments, &["names"])?;
-        let expected = || ToolError::new(format!("`names` must be an array of 1 to {SCHEMAS} tool names"));
+        let expected =
+            || ToolError::new(format!("`names` must be an array of 1 to {MAX_SCHEMAS} tool names"));
         let names = member(arguments, "names").ok_or_else(expected)?;
         let names: Vec<&str> = match names.as_str() {
             Some(name) => vec![name],
             None => names.items().map(Value::as_str).collect::<Option<_>>().ok_or_else(expected)?,
         };
-        if names.is_empty() || names.len() > SCHEMAS {
+        if names.is_empty() || names.len() > MAX_SCHEMAS {
             return Err(expected());
         }
         let tools = self.lazy_tools();
@@ -309,7 +313,7 @@ impl Export {
                 Some(tool) => {
                     let definition = tool.definition();
                     let all = bytes + definition.as_str().len();
-                    if bytes > 0 && all > SCHEMA_BYTES {
+                    if bytes > 0 && all > MAX_SCHEMA_BYTES {
                         omitted.push(*name);
                         continue;
                     }
@@ -327,10 +331,10 @@ impl Export {
         if !unknown.is_empty() {
             output = output.content(Content::text(unknown.join("\n")));
         }
-        Ok(Handled::Tool(output))
+        Ok(Output::Tool(output))
     }
 
-    fn invoke(self: &Arc<Self>, ctx: &mut Context<'_>, arguments: Value<'_>) -> Result<Handled, ToolError> {
+    fn invoke(self: &Arc<Self>, ctx: &mut Context<'_>, arguments: Value<'_>) -> Result<Output, ToolError> {
         check_members(arguments, &["name", "arguments"])?;
         let name = member(arguments, "name").and_then(Value::as_str);
         let name = name.ok_or_else(|| ToolError::new("`name` must be the name of a tool"))?;
@@ -350,19 +354,21 @@ impl Export {
         self.call_tool(ctx, (&key, &there), passed)
     }
 
-    /// Error for a name that is not on the list.
+    /// Returns the error for a name that is not on the list.
     fn unknown(&self, tools: &[LazyTool], name: &str) -> String {
         match self.unlisted(name) {
             Some((key, _)) => format!(
                 "{} is not listed: the server {key:?} is connecting, being listed or down; try again later",
                 repeated(name)
             ),
-            None => format!("unknown tool {}{}; {LIST} has all names", repeated(name), near(tools, name)),
+            None => {
+                format!("unknown tool {}{}; {LIST} lists all names", repeated(name), suggestions(tools, name))
+            }
         }
     }
 }
 
-/// Key of the server that has the tool of this name.
+/// Returns the key of the server that has the tool of this name.
 pub(super) fn owner<'t>(tools: &'t [LazyTool], name: &str) -> Option<&'t str> {
     find(tools, name).map(|tool| &*tool.key)
 }
@@ -371,21 +377,21 @@ fn find<'t>(tools: &'t [LazyTool], name: &str) -> Option<&'t LazyTool> {
     tools.iter().find(|tool| tool.tool.name == name)
 }
 
-/// The nearest names, as a continuation of an error.
-fn near(tools: &[LazyTool], name: &str) -> String {
+/// Returns the similar names, to append to an error.
+fn suggestions(tools: &[LazyTool], name: &str) -> String {
     let names = tools.iter().map(|tool| (&*tool.tool.name, &*tool.there));
-    let near = nearest(name, names, NEAREST);
+    let near = nearest(name, names, MAX_SUGGESTIONS);
     match near.is_empty() {
         true => String::new(),
         false => format!("; nearest names: {}", near.join(", ")),
     }
 }
 
-/// The tools with at least one word of a query: those with the most words first, then those with
-/// the most words in the name. All tools without a query.
+/// Returns the tools with at least one word of a query, or all tools without a query. Tools with
+/// more matching words come first, then tools with more matching words in the name.
 fn search<'t>(tools: &'t [LazyTool], query: &str) -> Vec<&'t LazyTool> {
     let words = query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    let words: Vec<String> = words.take(WORDS).map(str::to_ascii_lowercase).collect();
+    let words: Vec<String> = words.take(MAX_WORDS).map(str::to_ascii_lowercase).collect();
     if words.is_empty() {
         return tools.iter().collect();
     }

@@ -1,9 +1,9 @@
 //! Lists of one server of a hub, and their transfer to the lists of the exporting server.
 //!
-//! Entries are in the order of the servers, not of their responses. Unchanged entries stay or are
-//! moved after new entries that precede them. Clients are notified of changes only.
+//! Entries are in the order of the servers, not of their responses. Unchanged entries keep their
+//! place or are moved behind new entries that precede them. Clients are only notified of changes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::client::{Client, CompletionTarget};
@@ -22,8 +22,8 @@ use super::super::names::UpstreamNames;
 use super::lazy::{self, LazyTool};
 use super::{Export, Skipped};
 
-/// Longest tool name that all hosts accept, in characters.
-const LONGEST: usize = 64;
+/// Maximum length of a tool name that common hosts accept, in characters.
+const MAX_NAME: usize = 64;
 
 /// Selection of lists.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -89,7 +89,13 @@ impl Listing {
             self.templates = part(gather(members, limits, offers, Client::request_templates, unchanged));
         }
         let client = member.client(std::time::Instant::now());
-        self.completes = client.is_ok_and(|client| client.server().offer.completions);
+        self.completes = client.is_ok_and(|client| client.server().capabilities.completions);
+    }
+
+    /// Returns the names of the tools, if the list is complete.
+    pub(super) fn tools(&self) -> Option<Vec<&str>> {
+        let names = self.tools.entries.iter().map(|tool| tool.name.as_str());
+        self.tools.error.is_none().then(|| names.collect())
     }
 
     /// Takes over the lists that were requested.
@@ -118,9 +124,10 @@ fn part<T>(merged: super::super::Merged<T>) -> Part<T> {
     Part { entries, error: merged.missing.into_iter().next().map(|missing| missing.error) }
 }
 
-/// Entries on the server's lists: by name, the owner's key and the description as received.
+/// Entries on the exporting server's lists: by name, the owner's key and the description as
+/// received.
 #[derive(Default)]
-pub(super) struct Shown {
+pub(super) struct ExportedEntries {
     tools: Table,
     prompts: Table,
     resources: Table,
@@ -135,22 +142,22 @@ pub(super) struct Shown {
 
 type Table = BTreeMap<String, (String, Option<Json>)>;
 
-impl Shown {
-    /// Key of the server that owns the tool of this name.
+impl ExportedEntries {
+    /// Returns the key of the server that owns the tool of this name.
     pub(super) fn owner_of_tool(&self, name: &str) -> Option<&str> {
         let listed = self.tools.get(name).map(|(key, _)| &**key);
         listed.or_else(|| lazy::owner(&self.lazy, name))
     }
 
-    /// Key of the server that owns the prompt of this name.
+    /// Returns the key of the server that owns the prompt of this name.
     pub(super) fn owner_of_prompt(&self, name: &str) -> Option<&str> {
         self.prompts.get(name).map(|(key, _)| &**key)
     }
 
-    /// Key of the server that owns a resource: the first server that lists it, else the first one
-    /// with a template that matches. Servers are in the order they were added, the templates of a
-    /// server in its order. A template of a server may be ambiguous; a match is leftmost-greedy,
-    /// see [`UriTemplate::matches`].
+    /// Returns the key of the server that owns a resource: the first server that lists it,
+    /// otherwise the first one with a matching template. Servers are in the order they were added,
+    /// the templates of a server in its order. For ambiguous templates see
+    /// [`UriTemplate::matches`].
     pub(super) fn owner(&self, uri: &str) -> Option<&str> {
         let listed = self.resources.get(uri).map(|(key, _)| key);
         let matching = || self.matchers.iter().find(|(template, _)| template.matches(uri).is_some());
@@ -158,193 +165,240 @@ impl Shown {
     }
 }
 
-/// Change of one list.
-struct Plan<'a, T> {
-    removed: Vec<String>,
-    /// The whole new list, in order.
-    wanted: Vec<Wanted<'a, T>>,
+/// A kind of list.
+#[derive(Clone, Copy)]
+enum List {
+    Tools,
+    Prompts,
+    Resources,
+    Templates,
 }
 
-struct Wanted<'a, T> {
+impl List {
+    fn change(self) -> Change {
+        match self {
+            List::Tools => Change::Tools,
+            List::Prompts => Change::Prompts,
+            List::Resources | List::Templates => Change::Resources,
+        }
+    }
+
+    fn remove(self, registry: &mut Registry, name: &str) {
+        match self {
+            List::Tools => registry.remove_tool(name),
+            List::Prompts => registry.remove_prompt(name),
+            List::Resources => registry.remove_resource(name),
+            List::Templates => registry.remove_template(name),
+        };
+    }
+}
+
+/// An entry of any list. One type for all, so that lists are compared and changed by the same code.
+#[derive(Clone, Copy)]
+enum Item<'a> {
+    Tool(&'a Tool),
+    Prompt(&'a Prompt),
+    Resource(&'a Resource),
+    Template(&'a Template),
+}
+
+/// Change of one list.
+struct ListChange<'a> {
+    list: List,
+    removed: Vec<String>,
+    /// The whole new list, in order.
+    wanted: Vec<NewEntry<'a>>,
+}
+
+struct NewEntry<'a> {
     name: String,
     /// The owner's key.
     key: &'a str,
-    entry: &'a T,
+    item: Item<'a>,
     completes: bool,
-    /// On the list already.
+    /// The list already has this entry, with the same description.
     unchanged: bool,
 }
 
 /// Makes the server's lists equal to the listings; returns the entries that cannot be offered.
-pub(super) fn show(export: &Arc<Export>, servers: &[(&Member, &Listing)], shown: &mut Shown) -> Vec<Skipped> {
+pub(super) fn show(
+    export: &Arc<Export>,
+    servers: &[(&Member, &Listing)],
+    shown: &mut ExportedEntries,
+) -> Vec<Skipped> {
     let mut skipped = Vec::new();
-    match export.all.hub.shared.handlers.has_lazy_tools() {
-        true => {
-            shown.lazy = Arc::new(lazy_tools(export, servers, &mut skipped));
-            let failed = skipped.iter().filter(|skipped| skipped.name.is_none());
-            shown.failed = failed.map(|s| (s.server.clone(), s.error.to_string())).collect();
-        }
-        false => show_tools(export, servers, &mut shown.tools, &mut skipped),
+    let plan = |list, shown: &Table, skipped: &mut Vec<Skipped>| {
+        ListChange::of(list, export, servers, shown, skipped)
+    };
+    if export.all.hub.shared.handlers.has_lazy_tools() {
+        let wanted = plan(List::Tools, &Table::new(), &mut skipped).wanted;
+        shown.lazy = Arc::new(wanted.iter().filter_map(lazy_tool).collect());
+        let failed = skipped.iter().filter(|skipped| skipped.name.is_none());
+        shown.failed = failed.map(|s| (s.server.clone(), s.error.to_string())).collect();
+    } else {
+        plan(List::Tools, &shown.tools, &mut skipped).apply(export, &mut shown.tools, &mut skipped);
     }
-    show_prompts(export, servers, &mut shown.prompts, &mut skipped);
-    show_resources(export, servers, &mut shown.resources, &mut skipped);
-    show_templates(export, servers, shown, &mut skipped);
+    plan(List::Prompts, &shown.prompts, &mut skipped).apply(export, &mut shown.prompts, &mut skipped);
+    plan(List::Resources, &shown.resources, &mut skipped).apply(export, &mut shown.resources, &mut skipped);
+    let templates = plan(List::Templates, &shown.templates, &mut skipped);
+    let matcher = |listed: &NewEntry<'_>| match listed.item {
+        Item::Template(template) => Some((template.uri_template().clone(), listed.key.to_owned())),
+        _ => None,
+    };
+    shown.matchers = templates.wanted.iter().filter_map(matcher).collect();
+    templates.apply(export, &mut shown.templates, &mut skipped);
+    // Templates that the server rejected are not included.
+    let ExportedEntries { templates, matchers, .. } = shown;
+    matchers.retain(|(template, _)| templates.contains_key(template.as_str()));
     skipped
 }
 
-/// Tool name that all hosts accept: other characters become `_`, a long name is cut, and a changed
-/// name ends with a hash of the whole name, which makes it unique and stable.
+fn lazy_tool(wanted: &NewEntry<'_>) -> Option<LazyTool> {
+    match wanted.item {
+        Item::Tool(tool) => Some(LazyTool::new(&wanted.name, wanted.key, tool)),
+        _ => None,
+    }
+}
+
+/// Returns a tool name that common hosts accept. Other characters become `_`, and a long name is
+/// cut. A changed name ends with a hash of the whole name, which makes it unique and stable.
 fn accepted_name(full: String) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if full.len() <= LONGEST && full.chars().all(allowed) {
+    if full.len() <= MAX_NAME && full.chars().all(allowed) {
         return full;
     }
     // FNV-1a, because the name must not depend on the version of this library.
     let hash =
         full.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    let kept = full.chars().take(LONGEST - 9).map(|c| if allowed(c) { c } else { '_' });
+    let kept = full.chars().take(MAX_NAME - 9).map(|c| if allowed(c) { c } else { '_' });
     format!("{}_{hash:08x}", kept.collect::<String>())
 }
 
-fn plan_tools<'a>(
-    export: &Export,
-    servers: &[(&'a Member, &'a Listing)],
-    shown: &Table,
-    skipped: &mut Vec<Skipped>,
-) -> Plan<'a, Tool> {
-    let name = |member: &Member, tool: &Tool| {
+/// Adds the tools that are not offered because another tool was renamed to their name.
+fn skip_taken(servers: &[(&Member, &Listing)], skipped: &mut Vec<Skipped>) {
+    for (member, listing) in servers {
+        for tool in &listing.tools.entries {
+            if let Some(other) = member.upstream.names.taken_by(&tool.name) {
+                let error = Error::new(ErrorKind::Invalid, format!("{other:?} was renamed to it"));
+                let (server, name) = (member.key.clone(), Some(tool.name.clone()));
+                skipped.push(Skipped { server, name, owner: None, error });
+            }
+        }
+    }
+}
+
+impl Listing {
+    /// Returns the entries of a list, and the error if it is incomplete.
+    fn part(&self, list: List) -> (Vec<Item<'_>>, Option<&Error>) {
+        match list {
+            List::Tools => self.tools.items(Item::Tool),
+            List::Prompts => self.prompts.items(Item::Prompt),
+            List::Resources => self.resources.items(Item::Resource),
+            List::Templates => self.templates.items(Item::Template),
+        }
+    }
+}
+
+impl<T> Part<T> {
+    fn items<'a>(&'a self, item: fn(&'a T) -> Item<'a>) -> (Vec<Item<'a>>, Option<&'a Error>) {
+        (self.entries.iter().map(item).collect(), self.error.as_ref())
+    }
+}
+
+impl<'a> Item<'a> {
+    /// Returns the description of the entry as its server sent it.
+    fn source(self) -> &'a Option<Json> {
+        match self {
+            Item::Tool(tool) => &tool.source,
+            Item::Prompt(prompt) => &prompt.source,
+            Item::Resource(resource) => &resource.source,
+            Item::Template(template) => &template.source,
+        }
+    }
+
+    /// Returns the name under which the entry is offered; `None` if it is not offered.
+    fn name(self, export: &Export, member: &Member) -> Option<String> {
         let names = &member.upstream.names;
-        let name = match export.only {
-            None => names.tool(&member.key, &tool.name),
-            Some(_) => names.own_tool(&tool.name).map(str::to_owned),
+        match (self, &export.only) {
+            (Item::Tool(tool), None) => names.tool(&member.key, &tool.name).map(accepted_name),
+            (Item::Tool(tool), Some(_)) => {
+                names.own_tool(&tool.name).map(|name| accepted_name(name.to_owned()))
+            }
+            (Item::Prompt(prompt), None) => Some(names.prompt(&member.key, &prompt.name)),
+            (Item::Prompt(prompt), Some(_)) => Some(prompt.name.clone()),
+            (Item::Resource(resource), _) => Some(resource.uri.clone()),
+            (Item::Template(template), _) => Some(template.uri_template().as_str().to_owned()),
+        }
+    }
+}
+
+impl NewEntry<'_> {
+    /// Adds the entry to the server's list.
+    fn add(&self, export: &Arc<Export>, registry: &mut Registry) -> Result<(), Error> {
+        match self.item {
+            Item::Tool(tool) => self.add_tool(export, registry, tool),
+            Item::Prompt(prompt) => self.add_prompt(export, registry, prompt),
+            Item::Resource(resource) => {
+                registry.add_resource(ResourceEntry::new(resource.clone(), reader(export, self.key))?)
+            }
+            Item::Template(template) => self.add_template(export, registry, template),
+        }
+    }
+
+    fn add_tool(&self, export: &Arc<Export>, registry: &mut Registry, tool: &Tool) -> Result<(), Error> {
+        let (export, key, there) = (Arc::clone(export), self.key.to_owned(), tool.name.clone());
+        let run = move |ctx: &mut Context<'_>, arguments: Value<'_>| {
+            export.call_tool(ctx, (&key, &there), arguments)
         };
-        name.map(accepted_name)
-    };
-    Plan::of(servers, |l| &l.tools, |t| &t.source, name, shown, skipped)
-}
+        let tool = Tool { name: self.name.clone(), ..tool.clone() };
+        // The upstream server checks arguments and results.
+        let checks = Checks { input: None, output: None };
+        registry.add_tool(ToolEntry::new(tool, ToolHandler::Pooled(Arc::new(run)), checks)?)
+    }
 
-fn lazy_tools(export: &Export, servers: &[(&Member, &Listing)], skipped: &mut Vec<Skipped>) -> Vec<LazyTool> {
-    let plan = plan_tools(export, servers, &Table::new(), skipped);
-    plan.wanted.iter().map(|wanted| LazyTool::new(&wanted.name, wanted.key, wanted.entry)).collect()
-}
-
-fn show_tools(
-    export: &Arc<Export>,
-    servers: &[(&Member, &Listing)],
-    shown: &mut Table,
-    skipped: &mut Vec<Skipped>,
-) {
-    let plan = plan_tools(export, servers, shown, skipped);
-    plan.carry_out(
-        export,
-        &Change::Tools,
-        shown,
-        skipped,
-        |tool| tool.source.clone(),
-        |r, name| _ = r.remove_tool(name),
-        |r, name, key, tool: &Tool, _| {
-            let (export, key, there) = (Arc::clone(export), key.to_owned(), tool.name.clone());
-            let run = move |ctx: &mut Context<'_>, arguments: Value<'_>| {
-                export.call_tool(ctx, (&key, &there), arguments)
+    fn add_prompt(
+        &self,
+        export: &Arc<Export>,
+        registry: &mut Registry,
+        prompt: &Prompt,
+    ) -> Result<(), Error> {
+        let (to, server, there) = (Arc::clone(export), self.key.to_owned(), prompt.name.clone());
+        let fill = move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| {
+            to.prompt(ctx, (&server, &there), arguments)
+        };
+        let offered = Prompt { name: self.name.clone(), ..prompt.clone() };
+        registry.add_prompt(PromptEntry::new(offered, Arc::new(fill))?)?;
+        for argument in prompt.arguments.iter().filter(|_| self.completes) {
+            let (to, server, there) = (Arc::clone(export), self.key.to_owned(), prompt.name.clone());
+            let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {
+                to.complete(ctx, &server, CompletionTarget::Prompt(&there), asked)
             };
-            let tool = Tool { name: name.to_owned(), ..tool.clone() };
-            // The server checks arguments and results.
-            let checks = Checks { input: None, output: None };
-            r.add_tool(ToolEntry::new(tool, ToolHandler::Pooled(Arc::new(run)), checks)?)
-        },
-    );
-}
+            registry.add_completion(
+                CompletionKind::Prompt,
+                &self.name,
+                &argument.name,
+                Arc::new(complete),
+            )?;
+        }
+        Ok(())
+    }
 
-fn show_prompts(
-    export: &Arc<Export>,
-    servers: &[(&Member, &Listing)],
-    shown: &mut Table,
-    skipped: &mut Vec<Skipped>,
-) {
-    let name = |member: &Member, prompt: &Prompt| match export.only {
-        None => Some(member.upstream.names.prompt(&member.key, &prompt.name)),
-        Some(_) => Some(prompt.name.clone()),
-    };
-    let plan = Plan::of(servers, |l| &l.prompts, |p| &p.source, name, shown, skipped);
-    plan.carry_out(
-        export,
-        &Change::Prompts,
-        shown,
-        skipped,
-        |prompt| prompt.source.clone(),
-        |r, name| _ = r.remove_prompt(name),
-        |r, name, key, prompt: &Prompt, completes| {
-            let (to, server, there) = (Arc::clone(export), key.to_owned(), prompt.name.clone());
-            let fill = move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| {
-                to.prompt(ctx, (&server, &there), arguments)
+    fn add_template(
+        &self,
+        export: &Arc<Export>,
+        registry: &mut Registry,
+        template: &Template,
+    ) -> Result<(), Error> {
+        registry.add_template(TemplateEntry::new(template.clone(), reader(export, self.key)))?;
+        for variable in template.uri_template().variables().filter(|_| self.completes) {
+            let (to, server, there) = (Arc::clone(export), self.key.to_owned(), self.name.clone());
+            let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {
+                to.complete(ctx, &server, CompletionTarget::Template(&there), asked)
             };
-            let offered = Prompt { name: name.to_owned(), ..prompt.clone() };
-            r.add_prompt(PromptEntry::new(offered, Arc::new(fill))?)?;
-            for argument in prompt.arguments.iter().filter(|_| completes) {
-                let (to, server, there) = (Arc::clone(export), key.to_owned(), prompt.name.clone());
-                let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {
-                    to.complete(ctx, &server, CompletionTarget::Prompt(&there), asked)
-                };
-                r.add_completion(CompletionKind::Prompt, name, &argument.name, Arc::new(complete))?;
-            }
-            Ok(())
-        },
-    );
-}
-
-fn show_resources(
-    export: &Arc<Export>,
-    servers: &[(&Member, &Listing)],
-    shown: &mut Table,
-    skipped: &mut Vec<Skipped>,
-) {
-    let plan = Plan::of(servers, |l| &l.resources, |r| &r.source, |_, r| Some(r.uri.clone()), shown, skipped);
-    plan.carry_out(
-        export,
-        &Change::Resources,
-        shown,
-        skipped,
-        |resource| resource.source.clone(),
-        |r, uri| _ = r.remove_resource(uri),
-        |r, _, key, resource: &Resource, _| {
-            r.add_resource(ResourceEntry::new(resource.clone(), reader(export, key))?)
-        },
-    );
-}
-
-fn show_templates(
-    export: &Arc<Export>,
-    servers: &[(&Member, &Listing)],
-    shown: &mut Shown,
-    skipped: &mut Vec<Skipped>,
-) {
-    let uri = |_: &Member, t: &Template| Some(t.uri_template().as_str().to_owned());
-    let plan = Plan::of(servers, |l| &l.templates, |t| &t.source, uri, &shown.templates, skipped);
-    let listed = plan.wanted.iter();
-    let matchers = listed.map(|listed| (listed.entry.uri_template().clone(), listed.key.to_owned()));
-    shown.matchers = matchers.collect();
-    plan.carry_out(
-        export,
-        &Change::Resources,
-        &mut shown.templates,
-        skipped,
-        |template| template.source.clone(),
-        |r, uri| _ = r.remove_template(uri),
-        |r, uri, key, template: &Template, completes| {
-            r.add_template(TemplateEntry::new(template.clone(), reader(export, key)))?;
-            for variable in template.uri_template().variables().filter(|_| completes) {
-                let (to, server, there) = (Arc::clone(export), key.to_owned(), uri.to_owned());
-                let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {
-                    to.complete(ctx, &server, CompletionTarget::Template(&there), asked)
-                };
-                r.add_completion(CompletionKind::Template, uri, variable, Arc::new(complete))?;
-            }
-            Ok(())
-        },
-    );
-    // Without the templates that the server rejected.
-    let Shown { templates, matchers, .. } = shown;
-    matchers.retain(|(template, _)| templates.contains_key(template.as_str()));
+            registry.add_completion(CompletionKind::Template, &self.name, variable, Arc::new(complete))?;
+        }
+        Ok(())
+    }
 }
 
 /// Handler of the URIs of a server.
@@ -353,86 +407,80 @@ pub(super) fn reader(export: &Arc<Export>, key: &str) -> Arc<crate::server::Read
     Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| export.read(ctx, &key, uri))
 }
 
-impl<'a, T> Plan<'a, T> {
+impl<'a> ListChange<'a> {
     /// Compares the listings with the server's list.
     fn of(
+        list: List,
+        export: &Export,
         servers: &[(&'a Member, &'a Listing)],
-        part: fn(&'a Listing) -> &'a Part<T>,
-        source: fn(&T) -> &Option<Json>,
-        name: impl Fn(&Member, &T) -> Option<String>,
         shown: &Table,
         skipped: &mut Vec<Skipped>,
-    ) -> Plan<'a, T> {
-        let mut owners: BTreeMap<String, &str> = BTreeMap::new();
-        let mut wanted: Vec<Wanted<'a, T>> = Vec::new();
+    ) -> ListChange<'a> {
+        if matches!(list, List::Tools) {
+            skip_taken(servers, skipped);
+        }
+        // Names with their owners, without descriptions.
+        let mut names = Table::new();
+        let mut wanted = Vec::new();
         for &(member, listing) in servers {
             let key = &*member.key;
-            let part = part(listing);
-            if let Some(error) = &part.error {
+            let (items, error) = listing.part(list);
+            if let Some(error) = error {
                 let error = Error::new(error.kind(), error.to_string());
                 skipped.push(Skipped { server: key.to_owned(), name: None, owner: None, error });
             }
-            for entry in &part.entries {
-                let Some(name) = name(member, entry) else { continue };
-                if let Some(owner) = owners.get(&name) {
-                    let why = match *owner == key {
+            for item in items {
+                let Some(name) = item.name(export, member) else { continue };
+                if let Some((owner, _)) = names.get(&name) {
+                    let why = match owner == key {
                         true => "the server has this name twice".to_owned(),
                         false => format!("the server {owner:?} has this name; give one of them a prefix"),
                     };
                     let error = Error::new(ErrorKind::Invalid, why);
-                    let owner = Some((*owner).to_owned());
+                    let owner = Some(owner.clone());
                     skipped.push(Skipped { server: key.to_owned(), name: Some(name), owner, error });
                     continue;
                 }
                 let unchanged =
-                    matches!(shown.get(&name), Some((owner, was)) if owner == key && was == source(entry));
-                owners.insert(name.clone(), key);
-                wanted.push(Wanted { name, key, entry, completes: listing.completes, unchanged });
+                    matches!(shown.get(&name), Some((owner, was)) if owner == key && was == item.source());
+                names.insert(name.clone(), (key.to_owned(), None));
+                wanted.push(NewEntry { name, key, item, completes: listing.completes, unchanged });
             }
         }
-        let stays: BTreeSet<&str> = wanted.iter().filter(|w| w.unchanged).map(|w| &*w.name).collect();
-        let removed = shown.keys().filter(|name| !stays.contains(&***name)).cloned().collect();
-        Plan { removed, wanted }
+        let gone = shown.keys().filter(|name| !names.contains_key(*name));
+        let changed = wanted.iter().filter(|w: &&NewEntry<'_>| !w.unchanged).map(|w| &w.name);
+        let changed = changed.filter(|name| shown.contains_key(*name));
+        let removed = gone.chain(changed).cloned().collect();
+        ListChange { list, removed, wanted }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what differs between the four lists")]
-    fn carry_out(
-        self,
-        export: &Export,
-        change: &Change,
-        shown: &mut Table,
-        skipped: &mut Vec<Skipped>,
-        source: fn(&T) -> Option<Json>,
-        remove: impl Fn(&mut Registry, &str),
-        add: impl Fn(&mut Registry, &str, &str, &T, bool) -> Result<(), Error>,
-    ) {
+    fn apply(self, export: &Arc<Export>, shown: &mut Table, skipped: &mut Vec<Skipped>) {
         if self.removed.is_empty() && self.wanted.iter().all(|wanted| wanted.unchanged) {
             return;
         }
-        let edited = export.handle.edit(change, |registry| {
-            let mut changed = false;
+        let edited = export.handle.edit(&self.list.change(), |registry| {
+            let mut changed = !self.removed.is_empty();
             for name in &self.removed {
-                remove(registry, name);
+                self.list.remove(registry, name);
                 shown.remove(name);
-                changed = true;
             }
             let mut added = false;
-            for Wanted { name, key, entry, completes, unchanged } in self.wanted {
-                match unchanged {
+            for wanted in self.wanted {
+                match wanted.unchanged {
                     true if !added => continue,
-                    // Moved behind a new entry.
-                    true => remove(registry, &name),
+                    // Moved after a new entry.
+                    true => self.list.remove(registry, &wanted.name),
                     false => {}
                 }
-                match add(registry, &name, key, entry, completes) {
+                match wanted.add(export, registry) {
                     Ok(()) => {
-                        shown.insert(name, (key.to_owned(), source(entry)));
+                        shown.insert(wanted.name, (wanted.key.to_owned(), wanted.item.source().clone()));
                         (added, changed) = (true, true);
                     }
                     Err(error) => {
-                        changed |= shown.remove(&name).is_some();
-                        let server = key.to_owned();
-                        skipped.push(Skipped { server, name: Some(name), owner: None, error });
+                        changed |= shown.remove(&wanted.name).is_some();
+                        let (server, name) = (wanted.key.to_owned(), Some(wanted.name));
+                        skipped.push(Skipped { server, name, owner: None, error });
                     }
                 }
             }

@@ -1,36 +1,37 @@
 //! Names that are similar to an unknown one: misspelt, without its prefix, or with its words in
 //! another order.
 
-/// Bytes of a name that are compared.
-const COMPARED: usize = 64;
-/// Least similarity, of 1000.
-const LEAST: usize = 500;
+/// Number of bytes of a name that are compared.
+const MAX_COMPARED: usize = 64;
+/// Minimum similarity, from 0 to 1000.
+const MIN_SIMILARITY: usize = 500;
 
-/// At most `most` names of the hub that are similar to `wanted`, the most similar first. Each has
-/// the name at its server, which is compared as well.
+/// Returns at limit `limit` names of the hub that are similar to `wanted`, the limit similar first.
+/// Each name has its name at the server, which is compared as well.
 pub(super) fn nearest<'n>(
     wanted: &str,
     names: impl Iterator<Item = (&'n str, &'n str)>,
-    most: usize,
+    limit: usize,
 ) -> Vec<&'n str> {
     let wanted = folded(wanted);
     let rated = names.map(|(name, there)| {
         let best = similarity(&wanted, &folded(name)).max(similarity(&wanted, &folded(there)));
         (best, name)
     });
-    let mut near: Vec<(usize, &str)> = rated.filter(|(similarity, _)| *similarity >= LEAST).collect();
+    let mut near: Vec<(usize, &str)> =
+        rated.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY).collect();
     near.sort_by_key(|(similarity, _)| std::cmp::Reverse(*similarity));
-    near.into_iter().take(most).map(|(_, name)| name).collect()
+    near.into_iter().take(limit).map(|(_, name)| name).collect()
 }
 
-/// A name without case and punctuation.
+/// Returns a name in lower case and without punctuation.
 fn folded(name: &str) -> Vec<u8> {
     let letters = name.bytes().filter(|b| b.is_ascii_alphanumeric() || !b.is_ascii());
-    letters.take(COMPARED).map(|b| b.to_ascii_lowercase()).collect()
+    letters.take(MAX_COMPARED).map(|b| b.to_ascii_lowercase()).collect()
 }
 
-/// The share of equal letters, or of equal pairs of letters, of 1000. Pairs are equal in names with
-/// the same words in another order.
+/// Returns the share of equal letters or of equal pairs of letters, from 0 to 1000. Names with the
+/// same words in another order have many equal pairs.
 fn similarity(a: &[u8], b: &[u8]) -> usize {
     let mut pairs: Vec<&[u8]> = b.windows(2).collect();
     let all = a.windows(2).count() + pairs.len();
@@ -43,7 +44,7 @@ fn similarity(a: &[u8], b: &[u8]) -> usize {
     shared.max((longer - distance(a, b)) * 1000 / longer)
 }
 
-/// Number of letters to change, add or remove.
+/// Returns the edit distance: the number of letters to change, add or remove.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_similar_names_come_first_and_others_do_not_come() {
+    fn only_similar_names_are_returned_the_most_similar_first() {
         assert_eq!(nearest("led", NAMES.into_iter(), 5), ["board__led_set", "board__led_get"]);
         assert_eq!(nearest("led", NAMES.into_iter(), 1), ["board__led_set"]);
         for wanted in ["", "_", "xyz", "größe", &"x".repeat(1000)] {

@@ -1,34 +1,36 @@
 //! One call through a served hub, until its result or its client requests were sent to the client.
-//! No thread waits for it: each event calls [`ProxiedCall::visit`].
+//! No thread waits for the call: each event calls [`ProxiedCall::process_events`].
 //!
 //! A server of the session protocol sends client requests in the middle of a call. Such a request
 //! is forwarded to the client of a call that the server processes. That call stays in flight at the
-//! server until the client has responded. It is held if the client sends a new request with its
-//! response, and parked if the client has a session. A call to a server that is connecting waits
-//! for the connection or its deadline. `call_table.rs` has the table of all calls.
+//! server until the client has responded. A client of the stateless protocol responds with a new
+//! request; until then the call is held. A client with a session responds directly; until then the
+//! call is parked. A call to a server that is connecting waits for the connection or its deadline.
+//! `call_table.rs` has the table of all calls.
 //!
 //! # Invariants
-//! - [`ProxiedCall::visit`] runs on one thread at a time; a visit during a visit makes the first
-//!   repeat.
-//! - At most one of the locks here and of the table is held at a time, and none while a callback
+//! - [`ProxiedCall::process_events`] runs on one thread at a time. A call on another thread makes
+//!   the running one repeat.
+//! - At most one lock of the calls and of the table is held at a time, and none while a callback
 //!   runs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::client::{self, Call, Canceller, Client, InputRequired, LogEntry, OnReady, Progress, Question};
+use crate::client::{self, Call, Canceller, Client, Forwarded, InputRequired, LogEntry, OnReady, Progress};
 use crate::error::{Error, ErrorKind};
 use crate::json::Json;
 use crate::limits::Limits;
-use crate::model::client_request::AskRequest;
-use crate::model::proxied_result::Relayed;
+use crate::model::ClientCapabilities;
+use crate::model::client_request::InputRequest;
+use crate::model::proxied_result::ProxiedResult;
 use crate::rpc::{RpcError, code};
-use crate::server::{Caller, Context, Deferred, Handled, ToolError};
+use crate::server::{CallSender, Context, Deferred, Output, ToolError};
 use crate::sync::lock;
 
 use super::super::member::{ConnectWaiter, Member};
-use super::call_table::LOOK;
+use super::call_table::POLL;
 use super::forward::PreparedCall;
 use super::{Exports, forward};
 
@@ -40,26 +42,27 @@ pub(super) struct ProxiedCall {
     uri: Option<String>,
     pub number: u64,
     exports: Arc<Exports>,
+    /// Capabilities of the client at the time of the call.
+    able: ClientCapabilities,
     round: u32,
     since: Instant,
-    /// Time for a response or the next progress notification.
+    /// Timeout of a response or of the next progress notification.
     timeout: Duration,
-    visits: AtomicUsize,
+    pending_events: AtomicUsize,
     canceller: OnceLock<Canceller>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The request to send when the server is connected, and its deadline.
-    waiting: Option<(PreparedCall, Instant)>,
+    waiting: Option<Waiting>,
     cancelled: bool,
     /// The call at the server.
-    upstream: Option<Call<Relayed>>,
+    upstream: Option<Call<ProxiedResult>>,
     /// The client's call, while it waits.
     deferred: Option<Deferred>,
     /// The client.
-    caller: Option<Caller>,
+    caller: Option<CallSender>,
     outcome: Option<Final>,
     open: Vec<ClientRequest>,
     /// Number of client requests so far.
@@ -70,28 +73,35 @@ struct State {
     until: Option<Instant>,
 }
 
+/// A request that is sent when the server is connected.
+struct Waiting {
+    sending: PreparedCall,
+    member: Arc<Member>,
+    until: Instant,
+}
+
 /// A client request of the server in the middle of the call.
 struct ClientRequest {
     key: String,
-    question: Question,
-    /// Sent to the client.
+    request: Forwarded,
+    /// The request was sent to the client.
     sent: bool,
 }
 
 /// Final response of the server.
 enum Final {
-    Answer(Result<Handled, ToolError>),
-    Asked(InputRequired),
+    Result(Result<Output, ToolError>),
+    InputRequired(InputRequired),
 }
 
 impl ProxiedCall {
-    /// Enters a call to a server in the table.
+    /// Adds a call to the table.
     pub(super) fn new(
         exports: &Arc<Exports>,
         member: &Member,
         uri: Option<&str>,
+        able: ClientCapabilities,
         round: u32,
-        since: Instant,
     ) -> Arc<ProxiedCall> {
         member.calls.fetch_add(1, Ordering::Relaxed);
         exports.calls.enter(|number| ProxiedCall {
@@ -99,35 +109,37 @@ impl ProxiedCall {
             uri: uri.map(str::to_owned),
             number,
             exports: Arc::clone(exports),
+            able,
             round,
-            since,
-            timeout: member.upstream.call_timeout.unwrap_or(exports.hub.shared.limits.call_timeout),
-            visits: AtomicUsize::new(0),
+            since: Instant::now(),
+            timeout: member.upstream.call_timeout.unwrap_or(exports.hub.shared.limits.client.call_timeout),
+            pending_events: AtomicUsize::new(0),
             canceller: OnceLock::new(),
             state: Mutex::default(),
         })
     }
 
     /// Sends the call, now or when the server is connected.
-    pub(super) fn start(self: &Arc<Self>, member: &Member, sending: PreparedCall) {
-        let limits = self.limits();
+    pub(super) fn start(self: &Arc<Self>, member: &Arc<Member>, sending: PreparedCall) {
         let calls = &self.exports.calls;
-        if calls.waiting.fetch_add(1, Ordering::AcqRel) >= limits.calls.div_ceil(2) && member.is_connecting()
+        if calls.waiting.fetch_add(1, Ordering::AcqRel) >= self.limits().client.calls.div_ceil(2)
+            && member.is_connecting()
         {
             calls.waiting.fetch_sub(1, Ordering::AcqRel);
             let why = format!("too many calls wait for the server {:?} to connect", self.key);
             return self.fail(&Error::new(ErrorKind::Busy, why));
         }
-        lock(&self.state).waiting = Some((sending, self.since + self.timeout));
+        let (member, until) = (Arc::clone(member), self.since + self.timeout);
+        lock(&self.state).waiting = Some(Waiting { sending, member: Arc::clone(&member), until });
         let waiting: Arc<dyn ConnectWaiter> = Arc::<ProxiedCall>::clone(self);
         match member.connected(&waiting) {
-            Some(connection) => waiting.settled(connection),
+            Some(connection) => waiting.on_connected(connection),
             None => self.exports.watch_deadlines(),
         }
     }
 
     /// Takes the waiting request; the first caller gets it.
-    fn take_waiting(&self) -> Option<(PreparedCall, Instant)> {
+    fn take_waiting(&self) -> Option<Waiting> {
         let waiting = lock(&self.state).waiting.take();
         if waiting.is_some() {
             self.exports.calls.waiting.fetch_sub(1, Ordering::AcqRel);
@@ -135,17 +147,19 @@ impl ProxiedCall {
         waiting
     }
 
-    fn send(self: &Arc<Self>, client: &Client, sending: &PreparedCall, until: Instant) -> Result<(), Error> {
+    fn send(self: &Arc<Self>, client: &Client, waiting: &Waiting) -> Result<(), Error> {
+        let Waiting { sending, member, until } = waiting;
         let left = until.saturating_duration_since(Instant::now());
         let request = sending.request(client, self.limits(), left)?;
         let call = Arc::downgrade(self);
         let on_ready: OnReady = Arc::new(move || {
             if let Some(call) = call.upgrade() {
-                call.visit();
+                call.process_events();
             }
         });
-        let member = self.exports.hub.member(&self.key)?;
-        let permit = member.write_permit(self.limits().workers.div_ceil(2))?;
+        let permit = member.write_permit(self.limits().workers.div_ceil(2), || {
+            lock(&self.exports.hub.shared.members).len() == 1
+        })?;
         let mut call = request.start()?;
         drop(permit);
         call.on_ready(on_ready);
@@ -154,22 +168,22 @@ impl ProxiedCall {
             let mut state = lock(&self.state);
             state.upstream = Some(call);
             if let Some(deferred) = &state.deferred {
-                deferred.allow(left.max(LOOK));
+                deferred.allow(left.max(POLL));
             }
             state.cancelled
         };
         if cancelled {
             canceller.cancel();
         }
-        self.visit();
+        self.process_events();
         Ok(())
     }
 
     /// Ends the call with an error before it was sent.
     fn fail(self: &Arc<Self>, error: &Error) {
         let failure = ToolError::relayed(error, self.uri.as_deref());
-        lock(&self.state).outcome = Some(Final::Answer(Err(failure)));
-        self.visit();
+        lock(&self.state).outcome = Some(Final::Result(Err(failure)));
+        self.process_events();
     }
 
     /// Attaches the client's call.
@@ -184,7 +198,7 @@ impl ProxiedCall {
         });
         {
             let mut state = lock(&self.state);
-            // Longer than the deadline of `expire`, which has the better error.
+            // Longer than the deadline of `expire`, whose error is more specific.
             deferred.allow(if state.waiting.is_some() { time * 2 } else { time });
             state.caller = deferred.caller();
             state.until = None;
@@ -193,7 +207,7 @@ impl ProxiedCall {
             }
             state.deferred = Some(deferred);
         }
-        self.visit();
+        self.process_events();
     }
 
     fn limits(&self) -> &Limits {
@@ -220,7 +234,7 @@ impl ProxiedCall {
             let open = std::mem::take(&mut lock(&self.state).open);
             drop(open);
         }
-        let late = |(_, until): &(PreparedCall, Instant)| *until <= now;
+        let late = |waiting: &Waiting| waiting.until <= now;
         if lock(&self.state).waiting.as_ref().is_some_and(late) && self.take_waiting().is_some() {
             let why = format!("the server {:?} is still connecting", self.key);
             self.fail(&Error::new(ErrorKind::Timeout, why));
@@ -228,34 +242,34 @@ impl ProxiedCall {
     }
 
     /// Deadline for [`ProxiedCall::expire`].
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(super) fn expires_at(&self) -> Option<Instant> {
         let state = lock(&self.state);
-        state.until.into_iter().chain(state.waiting.as_ref().map(|(_, until)| *until)).min()
+        state.until.into_iter().chain(state.waiting.as_ref().map(|waiting| waiting.until)).min()
     }
 
     /// Handles all events. Never waits for the client.
-    pub(super) fn visit(self: &Arc<Self>) {
-        if self.visits.fetch_add(1, Ordering::AcqRel) > 0 {
+    pub(super) fn process_events(self: &Arc<Self>) {
+        if self.pending_events.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
         }
         let mut seen = 1;
         loop {
-            self.look();
-            match self.visits.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire) {
+            self.process_once();
+            match self.pending_events.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return,
                 Err(more) => seen = more,
             }
         }
     }
 
-    fn look(self: &Arc<Self>) {
+    fn process_once(self: &Arc<Self>) {
         let mut upstream = {
             let mut state = lock(&self.state);
             if state.deferred.is_none() {
                 // Events stay queued until the client's call is attached.
                 return;
             }
-            // Only a visit takes it.
+            // Only this function takes it, and it runs on one thread at a time.
             state.upstream.take()
         };
         let outcome = upstream.as_mut().and_then(|upstream| self.poll(upstream));
@@ -266,7 +280,7 @@ impl ProxiedCall {
         }
         let Some(deferred) = state.deferred.take() else { return };
         if let Some(outcome) = state.outcome.take() {
-            // Dropping open requests rejects them; outside of the lock.
+            // Dropping open requests rejects them. They are dropped without the lock.
             let open = std::mem::take(&mut state.open);
             drop(state);
             drop(open);
@@ -276,27 +290,27 @@ impl ProxiedCall {
         let mut fresh = Vec::new();
         for open in state.open.iter_mut().filter(|open| !open.sent) {
             open.sent = true;
-            fresh.push((open.key.clone(), open.question.request.clone()));
+            fresh.push((open.key.clone(), open.request.request.clone()));
         }
         if fresh.is_empty() {
             state.deferred = Some(deferred);
             return;
         }
-        state.until = Some(Instant::now() + self.limits().ask_timeout);
+        state.until = Some(Instant::now() + self.limits().client_input_timeout);
         drop(state);
         self.exports.watch_deadlines();
-        deferred.ask(&fresh, &forward::held(self.number));
+        deferred.request_input(&fresh, &forward::held(self.number));
     }
 
-    fn poll(&self, upstream: &mut Call<Relayed>) -> Option<Final> {
+    fn poll(&self, upstream: &mut Call<ProxiedResult>) -> Option<Final> {
         Some(match upstream.outcome_until(Instant::now(), &mut |step| self.step(&step))? {
-            Ok(client::Outcome::Complete(answer)) => Final::Answer(Ok(Handled::Proxied(Box::new(answer)))),
-            Ok(client::Outcome::InputRequired(asked)) => Final::Asked(asked),
-            // No task was requested.
+            Ok(client::Outcome::Complete(answer)) => Final::Result(Ok(Output::Raw(Box::new(answer)))),
+            Ok(client::Outcome::InputRequired(asked)) => Final::InputRequired(asked),
+            // The hub requests no tasks.
             Ok(client::Outcome::Task(_)) => {
-                Final::Answer(Err(ToolError::new("the server created a task, but none was requested")))
+                Final::Result(Err(ToolError::new("the server created a task, but none was requested")))
             }
-            Err(error) => Final::Answer(Err(ToolError::relayed(&error, self.uri.as_deref()))),
+            Err(error) => Final::Result(Err(ToolError::relayed(&error, self.uri.as_deref()))),
         })
     }
 
@@ -305,49 +319,50 @@ impl ProxiedCall {
         let mut state = lock(&self.state);
         if let Some(deferred) = &mut state.deferred {
             deferred.progress(step.done, step.total, step.message.as_deref());
-            let left = self.limits().call_longest.saturating_sub(self.since.elapsed());
-            deferred.allow(self.timeout.min(left.max(LOOK)));
+            let left = self.limits().client.call_total_timeout.saturating_sub(self.since.elapsed());
+            deferred.allow(self.timeout.min(left.max(POLL)));
         }
     }
 
     /// Sends the final response to the client.
     fn end(&self, deferred: Deferred, outcome: Final) {
         let asked = match outcome {
-            Final::Answer(answer) => return deferred.finish(answer),
-            Final::Asked(asked) => asked,
+            Final::Result(answer) => return deferred.finish(answer),
+            Final::InputRequired(asked) => asked,
         };
         let round = self.round + 1;
-        if round >= self.limits().rounds {
+        if round >= self.limits().client.rounds {
             return deferred.finish(Err(ToolError::new("the server requested input in too many rounds")));
         }
-        let note = forward::again(round, &asked);
-        match crate::server::questions(&asked.questions) {
+        let note = forward::repeat_state(round, &asked);
+        match crate::server::input_requests(&asked.requests) {
             Ok(questions) if questions.is_empty() => self.exports.repeats.add(deferred, note, round),
-            Ok(questions) => deferred.ask(&questions, &note),
+            Ok(questions) => deferred.request_input(&questions, &note),
             Err(failure) => deferred.finish(Err(failure)),
         }
     }
 
     /// Adds a client request of the server to this call.
-    pub(super) fn ask(self: &Arc<Self>, question: Question) {
+    pub(super) fn ask(self: &Arc<Self>, request: Forwarded) {
         {
             let mut state = lock(&self.state);
             state.requests += 1;
             let key = format!("ask-{}", state.requests);
-            state.open.push(ClientRequest { key, question, sent: false });
+            state.open.push(ClientRequest { key, request, sent: false });
         }
-        self.visit();
+        self.process_events();
     }
 
-    /// Returns true if the client supports this request, as far as known, and the limit allows it.
-    pub(super) fn client_can(&self, request: &AskRequest) -> bool {
+    /// Returns whether the client supports this request and the limit allows it.
+    pub(super) fn client_supports(&self, request: &InputRequest) -> bool {
         let state = lock(&self.state);
-        state.open.len() < self.limits().parked
-            && state.deferred.as_ref().is_none_or(|deferred| deferred.client_can().cover(request.needs()))
+        // The server may ask before the client's call is attached.
+        let able = state.deferred.as_ref().map_or(self.able, Deferred::client_capabilities);
+        state.open.len() < self.limits().parked && able.contains(request.needs())
     }
 
     /// The client, once known.
-    pub(super) fn caller(&self) -> Option<Caller> {
+    pub(super) fn caller(&self) -> Option<CallSender> {
         lock(&self.state).caller.clone()
     }
 
@@ -362,7 +377,7 @@ impl ProxiedCall {
         match (&state.deferred, &state.caller) {
             (Some(deferred), _) => deferred.log(entry.level, logger, &entry.data),
             (None, Some(caller)) => caller.log(entry.level, logger, &entry.data),
-            (None, None) if state.early.len() < self.limits().events => {
+            (None, None) if state.early.len() < self.limits().client.events => {
                 state.early.push((logger.to_owned(), entry.clone()));
             }
             (None, None) => {}
@@ -376,24 +391,24 @@ impl Exports {
         let too_late =
             || ToolError::new("the responses arrived too late: the server's call has ended; call again");
         let call = self.calls.find(number).ok_or_else(too_late)?;
-        let sent: Vec<(String, AskRequest)> = {
+        let sent: Vec<(String, InputRequest)> = {
             let state = lock(&call.state);
             if state.deferred.is_some() || state.until.is_none() {
                 return Err(too_late());
             }
             let sent = state.open.iter().filter(|open| open.sent);
-            sent.map(|open| (open.key.clone(), open.question.request.clone())).collect()
+            sent.map(|open| (open.key.clone(), open.request.request.clone())).collect()
         };
         let mut answers: Vec<(String, Result<Json, RpcError>)> = Vec::new();
         let mut missing = None;
         for (key, request) in sent {
-            let answer = match ctx.ask(&key, request) {
+            let answer = match ctx.request_input(&key, request) {
                 Ok(doc) => Ok(doc.root().to_json()),
-                Err(failure) if failure.is_question() => {
+                Err(failure) if failure.is_input_required() => {
                     missing = Some(failure);
                     continue;
                 }
-                Err(_) => Err(match ctx.answered(&key) {
+                Err(_) => Err(match ctx.input_response(&key) {
                     Some(Err(refusal)) => refusal.clone(),
                     _ => RpcError::new(code::INTERNAL, "the client's response does not match the request"),
                 }),
@@ -415,7 +430,7 @@ impl Exports {
         for open in answered {
             let answer = answers.iter().find(|(key, _)| *key == open.key).map(|(_, answer)| answer);
             if let Some(answer) = answer {
-                open.question.answer(answer.as_ref());
+                open.request.answer(answer.as_ref());
             }
         }
         Ok(call)
@@ -423,11 +438,13 @@ impl Exports {
 }
 
 impl ConnectWaiter for ProxiedCall {
-    fn settled(self: Arc<Self>, connection: Result<Client, Error>) {
-        let Some((sending, until)) = self.take_waiting() else { return };
-        let sent = connection.and_then(|client| self.send(&client, &sending, until));
-        if let Err(error) = sent {
-            self.fail(&error);
+    fn on_connected(self: Arc<Self>, connection: Result<Client, Error>) {
+        let Some(waiting) = self.take_waiting() else { return };
+        let Err(error) = connection.and_then(|client| self.send(&client, &waiting)) else { return };
+        match self.exports.hub.member(&self.key) {
+            // Replaced before the call was sent.
+            Ok(member) if !Arc::ptr_eq(&member, &waiting.member) => self.start(&member, waiting.sending),
+            _ => self.fail(&error),
         }
     }
 }
@@ -439,13 +456,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Client, Hub, Protocol, Server, Tool, Upstream, json, memory_links};
+    use crate::{Client, Form, Hub, Protocol, Server, Tool, Upstream, json, memory_links};
 
     crate::record! {
         struct Nothing {}
     }
 
-    const SOON: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     /// Forwards one call, ends it, and checks that it was freed.
     fn frees(above: Protocol, cancelled: bool) {
@@ -467,17 +484,17 @@ mod tests {
             std::thread::spawn(move || server.serve(theirs));
             client.protocol(above).over(ours)
         };
-        hub.add("x", Upstream::with(connect)).unwrap();
-        hub.wait_settled(Instant::now() + SOON);
+        hub.add("x", Upstream::from_fn(connect)).unwrap();
+        hub.wait_settled(Instant::now() + TIMEOUT);
         let exports = hub.shared.handlers.exports().unwrap();
         let (theirs, ours) = memory_links();
         std::thread::spawn(move || server.serve(theirs));
         let client = Client::builder("test", "1.0.0").over(ours).unwrap();
 
         let call = client.request_tool("x__waits", json!({})).start().unwrap();
-        let until = Instant::now() + SOON;
+        let until = Instant::now() + TIMEOUT;
         let passed = loop {
-            // Attached: from then on the two calls refer to each other.
+            // After `attach`, the two calls have references to each other.
             let under_way = |call: &&Arc<ProxiedCall>| call.caller().is_some();
             if let Some(passed) = exports.calls.all().iter().find(under_way) {
                 break Arc::downgrade(passed);
@@ -499,7 +516,22 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_freed_when_it_is_answered_or_cancelled() {
+    fn requests_before_the_call_is_attached_need_the_clients_capability() {
+        let hub = Hub::builder("proxy", "1.0.0").build().unwrap();
+        let mut server = Server::new("proxy", "1.0.0");
+        hub.export(&mut server).unwrap();
+        hub.add("x", Upstream::from_fn(|client| client.over(memory_links().1))).unwrap();
+        let exports = hub.shared.handlers.exports().unwrap();
+        let member = exports.hub.member("x").unwrap();
+        let form = InputRequest::Form(Form::new("Which?"));
+        for able in [ClientCapabilities::default(), ClientCapabilities::ALL] {
+            let call = ProxiedCall::new(&exports, &member, None, able, 0);
+            assert_eq!(call.client_supports(&form), able.form);
+        }
+    }
+
+    #[test]
+    fn a_call_is_freed_when_it_is_completed_or_cancelled() {
         for above in [Protocol::Session, Protocol::Stateless] {
             for cancelled in [false, true] {
                 frees(above, cancelled);

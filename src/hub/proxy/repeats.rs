@@ -1,7 +1,7 @@
 //! Calls that are repeated after a pause because their server required no input.
 //!
-//! One thread holds them. It starts with the first such call and ends when none is left, so a pause
-//! holds no worker.
+//! One thread waits for all of them. It starts with the first such call and ends when no call is
+//! left, so a pause blocks no worker.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::sync::{lock, wait_for};
 
 use super::super::spawn;
 
-/// First pause before a call is repeated; it doubles, up to 64 times.
+/// Base of the pause before a call is repeated: round n waits `PAUSE * 2^n`, with n at most 6.
 const PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub(super) struct Repeats {
 #[derive(Default)]
 struct State {
     calls: Vec<Repeat>,
-    /// The thread runs, and looks at `calls` before it ends.
+    /// The thread is running. It checks `calls` before it ends.
     runs: bool,
     closed: bool,
 }
@@ -58,7 +58,7 @@ impl Repeats {
         }
         let repeats = Arc::clone(self);
         if spawn("mcp-hub-repeat", move || repeats.run()).is_err() {
-            // Without a thread there is no pause.
+            // Without a thread, the calls are repeated immediately.
             let calls = {
                 let mut state = lock(&self.state);
                 state.runs = false;

@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 use crate::client::Protocol;
 use crate::error::Error;
 use crate::model::Level;
-use crate::server::{ToolError, Watched};
+use crate::server::{OnWatched, ToolError};
 use crate::sync::{lock, wait_for};
 
 use super::super::spawn;
 use super::{Export, Exports};
 
-/// Timeout of a call that waits for its server's log level.
-const MOMENT: Duration = Duration::from_secs(1);
+/// Maximum time that a call waits until its server has received the log level.
+const LOG_LEVEL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Idle time after which a thread ends.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -41,8 +41,8 @@ pub(super) struct Updates {
 
 #[derive(Default)]
 struct State {
-    /// Subscriptions, also requested ones: the key of the server and the URI.
-    subscribed: BTreeSet<(String, String)>,
+    /// Subscriptions, also requested ones: the key of the server and the URI, sorted.
+    subscribed: Vec<(String, String)>,
     /// Servers with a job, each with `true` if the job must read the state again.
     jobs: BTreeMap<String, bool>,
     /// Servers whose job has no thread yet.
@@ -70,7 +70,7 @@ struct Waiting {
 /// Results of one request for updates, complete when the last reference is dropped.
 struct Answers {
     results: Mutex<Vec<(String, Result<(), ToolError>)>>,
-    done: Mutex<Option<Watched>>,
+    done: Mutex<Option<OnWatched>>,
 }
 
 impl Answers {
@@ -89,14 +89,14 @@ impl Drop for Answers {
 }
 
 impl Exports {
-    /// A server reports that a resource has changed.
+    /// Handles an update of a resource that a server reports.
     pub(super) fn updated(self: &Arc<Self>, key: &str, uri: &str) {
-        if !lock(&self.updates.state).subscribed.contains(&(key.to_owned(), uri.to_owned())) {
+        if lock(&self.updates.state).subscription(key, uri).is_err() {
             return;
         }
         let mut listeners = self.exports_of(key);
         listeners.retain(|export| {
-            export.handle.listened().contains(uri) && export.owner(uri).as_deref() == Some(key)
+            export.handle.subscribed_uris().contains(uri) && export.owner(uri).as_deref() == Some(key)
         });
         for export in &listeners {
             // OK to drop: without a server there is no subscription.
@@ -107,8 +107,8 @@ impl Exports {
         }
     }
 
-    /// Subscribes for a client of an export that listens to these resources already.
-    pub(super) fn watch(self: &Arc<Self>, export: &Export, uris: Vec<String>, done: Watched) {
+    /// Subscribes for a client of an export that already listens to these resources.
+    pub(super) fn watch(self: &Arc<Self>, export: &Export, uris: Vec<String>, done: OnWatched) {
         let answer = Arc::new(Answers { results: Mutex::default(), done: Mutex::new(Some(done)) });
         let mut waiting = Vec::new();
         for uri in uris {
@@ -117,30 +117,33 @@ impl Exports {
                 None => answer.add(&uri, Err(ToolError::not_found(&*uri))),
             }
         }
-        let keys: BTreeSet<String> = waiting.iter().map(|waiting| waiting.key.clone()).collect();
+        // Without `collect`: its sort would add 2.5 kB of code for each type.
+        let mut keys = BTreeSet::new();
+        keys.extend(waiting.iter().map(|waiting| waiting.key.clone()));
         lock(&self.updates.state).waiting.extend(waiting);
         keys.into_iter().for_each(|key| self.align(key));
     }
 
     /// Handles a change of the subscribed resources or of the server that owns one.
     pub(super) fn subscribe(self: &Arc<Self>) {
-        let mut all = self.wanted();
-        all.extend(lock(&self.updates.state).subscribed.iter().cloned());
-        let keys: BTreeSet<String> = all.into_iter().map(|(key, _)| key).collect();
+        let mut keys = BTreeSet::new();
+        self.wanted(&mut |key, _| _ = keys.insert(key));
+        keys.extend(lock(&self.updates.state).subscribed.iter().map(|(key, _)| key.clone()));
         keys.into_iter().for_each(|key| self.align(key));
     }
 
-    /// The resources that clients of any export listen to, each with the key of its server.
-    fn wanted(&self) -> BTreeSet<(String, String)> {
-        let mut wanted = BTreeSet::new();
+    /// Passes the resources that clients of any export listen to, with the key of the server.
+    fn wanted(&self, found: &mut dyn FnMut(String, String)) {
         for export in self.exports() {
-            let owned = |uri: String| export.owner(&uri).map(|key| (key, uri));
-            wanted.extend(export.handle.listened().into_iter().filter_map(owned));
+            for uri in export.handle.subscribed_uris() {
+                if let Some(key) = export.owner(&uri) {
+                    found(key, uri);
+                }
+            }
         }
-        wanted
     }
 
-    /// Queues a job that synchronizes a server, or has its job read the state again.
+    /// Queues a job that synchronizes a server, or makes its current job read the state again.
     fn align(self: &Arc<Self>, key: String) {
         let mut state = lock(&self.updates.state);
         if state.closed {
@@ -209,31 +212,35 @@ impl Exports {
                     }
                 }
                 let mine = state.subscribed.iter().filter(|(owner, _)| *owner == key);
-                let mine: BTreeSet<String> = mine.map(|(_, uri)| uri.clone()).collect();
+                let mine: Vec<String> = mine.map(|(_, uri)| uri.clone()).collect();
                 (mine, state.take_waiting(key))
             };
             self.align_level(key);
-            let wanted = self.wanted();
-            let wanted: BTreeSet<&String> =
-                wanted.iter().filter(|(owner, _)| *owner == key).map(|(_, uri)| uri).collect();
-            for uri in mine.iter().filter(|uri| !wanted.contains(uri)) {
-                lock(&self.updates.state).subscribed.remove(&(key.to_owned(), uri.clone()));
+            let mut wanted = BTreeSet::new();
+            self.wanted(&mut |owner, uri| {
+                if owner == key {
+                    wanted.insert(uri);
+                }
+            });
+            for uri in mine.iter().filter(|uri| !wanted.contains(*uri)) {
+                lock(&self.updates.state).set_subscribed(key, uri, false);
                 // OK to drop: a server without a connection sends no updates.
                 let _ = self.hub.unsubscribe(key, uri);
             }
-            let mut failed: BTreeMap<&String, Error> = BTreeMap::new();
-            for uri in wanted.into_iter().filter(|uri| !mine.contains(*uri)) {
+            // Sorted by URI.
+            let mut failed: Vec<(&String, Error)> = Vec::new();
+            for uri in wanted.iter().filter(|uri| mine.binary_search(uri).is_err()) {
                 // Insert first: an update may arrive before the response.
-                let subscription = (key.to_owned(), uri.clone());
-                lock(&self.updates.state).subscribed.insert(subscription.clone());
+                lock(&self.updates.state).set_subscribed(key, uri, true);
                 if let Err(error) = self.hub.subscribe(key, uri) {
-                    lock(&self.updates.state).subscribed.remove(&subscription);
-                    failed.insert(uri, error);
+                    lock(&self.updates.state).set_subscribed(key, uri, false);
+                    failed.push((uri, error));
                 }
             }
             for waiting in waiting {
-                let result = match failed.get(&waiting.uri) {
-                    Some(error) => Err(ToolError::relayed(error, Some(&waiting.uri))),
+                let place = failed.binary_search_by(|(uri, _)| (*uri).cmp(&waiting.uri));
+                let result = match place.ok().and_then(|place| failed.get(place)) {
+                    Some((_, error)) => Err(ToolError::relayed(error, Some(&waiting.uri))),
                     None => Ok(()),
                 };
                 waiting.answer.add(&waiting.uri, result);
@@ -264,7 +271,7 @@ impl Exports {
             let mut state = lock(&self.updates.state);
             let before = (state.level, state.own_levels.clone());
             change(&mut state);
-            // The level of the host's own handler stays.
+            // The level of the host's own handler is not changed.
             let host = self.hub.shared.handlers.log_level();
             let State { level, own_levels, .. } = &mut *state;
             let levels = own_levels.values_mut().chain(level);
@@ -291,8 +298,8 @@ impl Exports {
         }
     }
 
-    /// Sets the level of a request to an export. Waits up to [`MOMENT`] until the server has
-    /// the level, because it logs by the level of its session.
+    /// Applies the log level of a request to an export. Waits up to [`LOG_LEVEL_TIMEOUT`] until the
+    /// server has received the level, because a server logs at the level of its session.
     pub(super) fn level_of_request(self: &Arc<Self>, export: &Export, key: &str, level: Option<Level>) {
         let lowest = lock(&self.updates.state).level_of(key);
         if let Some(level) = level.filter(|level| *level < lowest.unwrap_or(Level::Info)) {
@@ -301,7 +308,7 @@ impl Exports {
                 Some(key) => _ = state.own_levels.insert(key.clone(), level),
             });
         }
-        let until = Instant::now() + MOMENT;
+        let until = Instant::now() + LOG_LEVEL_TIMEOUT;
         let mut state = lock(&self.updates.state);
         while state.level_of(key).is_some_and(|level| state.levels.get(key) != Some(&level))
             && state.jobs.contains_key(key)
@@ -333,7 +340,7 @@ impl Exports {
     }
 }
 
-/// Rejects all waiting subscriptions, outside of the lock.
+/// Rejects all waiting subscriptions, after it has released the lock.
 fn refuse(mut state: MutexGuard<'_, State>, why: &str) {
     let waiting = std::mem::take(&mut state.waiting);
     drop(state);
@@ -343,9 +350,22 @@ fn refuse(mut state: MutexGuard<'_, State>, why: &str) {
 }
 
 impl State {
-    /// The lowest level that a client of this server set.
+    /// Returns the lowest level that a client of this server set.
     fn level_of(&self, key: &str) -> Option<Level> {
         self.level.into_iter().chain(self.own_levels.get(key).copied()).min()
+    }
+
+    /// Returns the index of a subscription, or the index at which to insert it.
+    fn subscription(&self, key: &str, uri: &str) -> Result<usize, usize> {
+        self.subscribed.binary_search_by(|(owner, other)| (&**owner, &**other).cmp(&(key, uri)))
+    }
+
+    fn set_subscribed(&mut self, key: &str, uri: &str, subscribed: bool) {
+        match (self.subscription(key, uri), subscribed) {
+            (Ok(place), false) => _ = self.subscribed.remove(place),
+            (Err(place), true) => self.subscribed.insert(place, (key.to_owned(), uri.to_owned())),
+            _ => {}
+        }
     }
 
     fn take_waiting(&mut self, key: &str) -> Vec<Waiting> {

@@ -1,14 +1,16 @@
 //! Trace context of a request: `traceparent`, `tracestate` and `baggage` of its `_meta`.
 //!
 //! Sources: MCP 2026-07-28 basic/index (`_meta`, reserved names), W3C Trace Context, W3C Baggage.
-//! Values of another form are dropped (requirement META-15), and a state without a parent as well.
+//! Invalid values are dropped (requirement META-15), and `tracestate` without `traceparent` as
+//! well.
 
 use crate::json::{Kind, Value, Writer};
+use crate::model::trace::TraceParent;
 
-/// The members to forward, as text without braces, byte for byte.
+/// Returns the members to forward, as text without braces, byte for byte.
 pub(super) fn members(meta: Value<'_>) -> String {
     let text = |name: &str| meta.get(name).filter(|v| v.kind() == Kind::String && is_field(v.as_str()));
-    let parent = text("traceparent").filter(|v| v.as_str().is_some_and(is_parent));
+    let parent = text("traceparent").filter(|v| v.as_str().and_then(TraceParent::parse).is_some());
     let state = text("tracestate").filter(|_| parent.is_some());
     let mut w = Writer::new();
     for (name, value) in [("traceparent", parent), ("tracestate", state), ("baggage", text("baggage"))] {
@@ -20,28 +22,9 @@ pub(super) fn members(meta: Value<'_>) -> String {
     String::from_utf8(w.into_bytes()).unwrap_or_default()
 }
 
-/// Checks for a value of an HTTP field.
+/// Returns whether the text is a valid value of an HTTP field.
 fn is_field(text: Option<&str>) -> bool {
     text.is_some_and(|t| !t.is_empty() && t.bytes().all(|b| matches!(b, b'\t' | b' '..=b'~')))
-}
-
-/// Checks for `version-trace-parent-flags` in lower-case hexadecimal digits (Trace Context,
-/// traceparent header). A later version may add fields after another hyphen.
-fn is_parent(text: &str) -> bool {
-    let mut parts = text.split('-');
-    let mut part = |length: usize| {
-        let hex = |part: &&str| {
-            part.len() == length && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-        };
-        parts.next().filter(hex)
-    };
-    let (version, trace, parent, flags) = (part(2), part(32), part(16), part(2));
-    let named = |id: Option<&str>| id.is_some_and(|id| id.bytes().any(|b| b != b'0'));
-    let known = match version {
-        Some("00") => parts.next().is_none(),
-        version => version.is_some_and(|v| v != "ff"),
-    };
-    known && named(trace) && named(parent) && flags.is_some()
 }
 
 #[cfg(test)]
@@ -57,7 +40,7 @@ mod tests {
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn the_three_members_go_on_byte_for_byte_and_no_others() {
+    fn only_the_three_members_are_forwarded_byte_for_byte() {
         let members = format!(r#""traceparent":"{PARENT}","tracestate":"a=1,b\u0040c=2","baggage":"k=v""#);
         assert_eq!(passed(&format!(r#"{{"x":1,{members},"progressToken":3}}"#)), members);
         assert_eq!(passed(r#"{"x":1}"#), "");
@@ -65,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_another_form_goes_no_further() {
+    fn invalid_values_are_dropped() {
         let all_zero = PARENT.replace("b7ad6b7169203331", "0000000000000000");
         let forms = [
             "",

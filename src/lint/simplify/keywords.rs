@@ -42,7 +42,7 @@ impl<'d> Copy<'_, 'd> {
         null: bool,
     ) -> Parts<'d> {
         let mut parts: Parts<'d> = Vec::new();
-        let node = *self.look.tree.node(at);
+        let node = *self.analysis.tree.node(at);
         let root = here == ROOT && !self.wrapped;
         if root && view.get("type").is_none_or(|t| t.kind() != Kind::String) {
             parts.push(("type".into(), word("\"object\"")));
@@ -65,7 +65,7 @@ impl<'d> Copy<'_, 'd> {
             }
             if root && keyword == "type" && inner.kind() != Kind::String {
                 // The type is written first.
-                self.lose(at, "kept only object of the types of the root".to_owned());
+                self.report_loss(at, "kept only object of the types of the root".to_owned());
                 continue;
             }
             let overridden = own.iter().any(|(k, _)| *k == keyword);
@@ -80,7 +80,7 @@ impl<'d> Copy<'_, 'd> {
                 && !(root && matches!(keyword, "$defs" | "definitions" | "type"))
             {
                 if !is_annotation(keyword) {
-                    self.lose(at, format!("dropped {keyword} beside a reference"));
+                    self.report_loss(at, format!("dropped {keyword} beside a reference"));
                 }
                 continue;
             }
@@ -94,14 +94,14 @@ impl<'d> Copy<'_, 'd> {
             let tuple = view.keywords.iter().find(|(k, ..)| *k == "prefixItems");
             let tuple = tuple.filter(|_| self.profile.refuses("prefixItems"));
             let elements: Vec<usize> = tuple.map_or(Vec::new(), |(keyword, _, from)| {
-                let tree = &self.look.tree;
+                let tree = &self.analysis.tree;
                 tree.children(*from).filter(|c| tree.node(*c).keyword == *keyword).collect()
             });
             let items =
                 if elements.is_empty() { word("{}") } else { self.alternatives(&elements, chain, false) };
             parts.push(("items".into(), items));
         }
-        let asked = self.look.marks.conditional[at];
+        let asked = self.analysis.marks.conditional[at];
         let closes = self.profile.closed && !asked && view.get("$ref").is_none();
         if closes && (view.declares || types_of(view).contains(&"object")) {
             parts.push(("additionalProperties".into(), word("false")));
@@ -130,9 +130,9 @@ impl<'d> Copy<'_, 'd> {
         let mut inner: Parts<'d> = Vec::new();
         let mut dropped = HashSet::new();
         for (name, nodes) in &view.properties {
-            let forbidden = nodes.iter().any(|s| self.look.tree.node(*s).value.as_bool() == Some(false));
+            let forbidden = nodes.iter().any(|s| self.analysis.tree.node(*s).value.as_bool() == Some(false));
             if forbidden && !self.profile.boolean_schemas {
-                self.lose(here, format!("dropped the forbidden property {}", short(name.raw())));
+                self.report_loss(here, format!("dropped the forbidden property {}", short(name.raw())));
                 dropped.insert(name.as_str());
                 continue;
             }
@@ -166,7 +166,7 @@ impl<'d> Copy<'_, 'd> {
 
     /// One member that several schemas describe.
     fn alternatives(&self, nodes: &[usize], chain: usize, null: bool) -> Vec<Emit<'d>> {
-        let tree = &self.look.tree;
+        let tree = &self.analysis.tree;
         let mut distinct: Vec<usize> = Vec::new();
         for node in nodes {
             if !distinct.iter().any(|d| tree.node(*d).value.raw() == tree.node(*node).value.raw()) {
@@ -234,7 +234,7 @@ impl<'d> Copy<'_, 'd> {
                 return;
             }
             "enum" if profile.string_enum && inner.items().any(|i| i.kind() != Kind::String) => {
-                return self.lose(at, "dropped an enum with values that are not strings".to_owned());
+                return self.report_loss(at, "dropped an enum with values that are not strings".to_owned());
             }
             "enum" if null => {
                 let mut choices: Vec<&str> = inner.items().map(Value::raw).collect();
@@ -248,16 +248,19 @@ impl<'d> Copy<'_, 'd> {
                 return;
             }
             "anyOf" | "oneOf" if profile.needs_type && self.untyped(from, keyword) => {
-                return self.lose(at, format!("dropped {keyword}: its branches have no types"));
+                return self.report_loss(at, format!("dropped {keyword}: its branches have no types"));
             }
             "oneOf" if profile.refuses("oneOf") && view.get("anyOf").is_none() => {
-                self.lose(at, "oneOf became anyOf".to_owned());
+                self.report_loss(at, "oneOf became anyOf".to_owned());
                 parts.push(("anyOf".into(), self.value_of(from, keyword, inner, chain)));
                 return;
             }
             "additionalProperties" if profile.closed => {
                 if inner.kind() == Kind::Object {
-                    self.lose(at, "maps are not supported: additionalProperties became false".to_owned());
+                    self.report_loss(
+                        at,
+                        "maps are not supported: additionalProperties became false".to_owned(),
+                    );
                 }
                 return;
             }
@@ -265,7 +268,7 @@ impl<'d> Copy<'_, 'd> {
         }
         if profile.refuses(keyword) {
             if !is_annotation(keyword) {
-                self.lose(at, format!("dropped {keyword}"));
+                self.report_loss(at, format!("dropped {keyword}"));
             }
             return;
         }
@@ -276,7 +279,7 @@ impl<'d> Copy<'_, 'd> {
     /// Returns `true` if no branch under a keyword has a type, so that the branches only add
     /// constraints.
     fn untyped(&self, from: usize, keyword: &str) -> bool {
-        let tree = &self.look.tree;
+        let tree = &self.analysis.tree;
         let mut branches = tree.children(from).filter(|c| tree.node(*c).keyword == keyword);
         branches.all(|c| {
             let value = tree.node(c).value;
@@ -291,7 +294,7 @@ impl<'d> Copy<'_, 'd> {
         let Some(first) = named.first() else { return parts.push(("type".into(), word("\"null\""))) };
         if named.len() == 1 || view.get("anyOf").is_some() {
             if named.len() > 1 {
-                self.lose(at, "kept only the first of several types".to_owned());
+                self.report_loss(at, "kept only the first of several types".to_owned());
             }
             parts.push(("type".into(), raw(*first)));
         } else {
@@ -305,7 +308,7 @@ impl<'d> Copy<'_, 'd> {
 
     /// The value of a keyword. Subschemas in it are simplified, other values are spliced.
     fn value_of(&self, from: usize, keyword: &str, inner: Value<'d>, chain: usize) -> Vec<Emit<'d>> {
-        let tree = &self.look.tree;
+        let tree = &self.analysis.tree;
         let nodes: Vec<usize> = tree.children(from).filter(|c| tree.node(*c).keyword == keyword).collect();
         let schema = |at: usize| Emit::Schema { at, chain, null: false };
         if nodes.is_empty() {

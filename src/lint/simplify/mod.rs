@@ -17,10 +17,10 @@ use std::fmt;
 
 use super::composition::{Layout, is_annotation};
 use super::fix::{Edit, apply};
-use super::host_rules::{ROOT_COMBINATORS, leads_back};
+use super::host_rules::{ROOT_COMBINATORS, is_recursive};
 use super::profile::{Profile, References};
 use super::tree::{ROOT, Role, Target, has_type, is_object};
-use super::{Finding, Look, Severity, Snapshot};
+use super::{Finding, SchemaAnalysis, Severity, Snapshot};
 use crate::json::{Kind, Value};
 use flatten::View;
 use keywords::{Parts, allows_null, object, raw, word};
@@ -33,6 +33,23 @@ const CHAIN: usize = 16;
 const BYTES: usize = 1 << 18;
 
 /// Result of a simplification.
+///
+/// ```
+/// use tinymcp::lint::{self, Profile, Snapshot};
+///
+/// let catalog = Snapshot::parse(
+///     r#"[{"name": "dim", "inputSchema": {
+///         "type": "object", "properties": {"level": {"type": "integer", "exclusiveMinimum": 0}}
+///     }}]"#,
+/// )?;
+/// let host = Profile::find("gemini").expect("a known host");
+/// let simple = lint::simplify(&catalog, host)?;
+/// for loss in &simple.losses {
+///     println!("{loss}");
+/// }
+/// println!("{}", simple.text);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Simplified {
@@ -42,7 +59,7 @@ pub struct Simplified {
     pub losses: Vec<Finding>,
 }
 
-/// Error of [`simplify`]: a copy would be too long.
+/// Error of [`simplify`]: a copy would be too long. See [`Simplified`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SimplifyError {
@@ -85,11 +102,11 @@ pub fn simplify_schema(
     tool: Option<Value<'_>>,
     profile: &'static Profile,
 ) -> Result<Simplified, SimplifyError> {
-    let look = Look::new(schema, "inputSchema");
+    let analysis = SchemaAnalysis::new(schema, "inputSchema");
     let text = |name| tool.and_then(|t| t.get(name)).and_then(Value::as_str);
     let name = text("name").unwrap_or_default();
     let mut copy = Copy {
-        look: &look,
+        analysis: &analysis,
         profile,
         titles: [text("title"), text("name")],
         description: text("description"),
@@ -119,7 +136,7 @@ pub(super) enum Emit<'d> {
 }
 
 pub(super) struct Copy<'l, 'd> {
-    pub(super) look: &'l Look<'d>,
+    pub(super) analysis: &'l SchemaAnalysis<'d>,
     pub(super) profile: &'static Profile,
     pub(super) titles: [Option<&'d str>; 2],
     pub(super) description: Option<&'d str>,
@@ -137,12 +154,12 @@ const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
 
 impl<'d> Copy<'_, 'd> {
     fn run(&mut self) {
-        let root = self.look.tree.node(ROOT).value;
+        let root = self.analysis.tree.node(ROOT).value;
         let other = root.kind() != Kind::Object || root.get("type").is_some() && !has_type(root, "object");
         let schema = Emit::Schema { at: ROOT, chain: 0, null: false };
         if other {
             self.wrapped = true;
-            self.lose(
+            self.report_loss(
                 ROOT,
                 "the root is not an object, so it became the property \"value\" of one".to_owned(),
             );
@@ -172,12 +189,12 @@ impl<'d> Copy<'_, 'd> {
     }
 
     /// Reports a constraint that the copy drops or changes.
-    pub(super) fn lose(&mut self, at: usize, message: String) {
+    pub(super) fn report_loss(&mut self, at: usize, message: String) {
         self.losses.push(Finding {
             rule: "HOST-100",
             severity: Severity::Note,
             tool: self.tool.to_owned(),
-            pointer: self.look.pointer(at),
+            pointer: self.analysis.pointer(at),
             message,
             hint: "",
             fixable: false,
@@ -205,19 +222,19 @@ impl<'d> Copy<'_, 'd> {
                 Err(recursive) => return self.stub(recursive, &own),
             }
         }
-        if self.profile.references == References::Finite && leads_back(self.look, here) {
-            self.lose(at, "kept only the type of a recursive reference".to_owned());
-            let Target::Node(target) = self.look.tree.target(here) else { return };
+        if self.profile.references == References::Finite && is_recursive(self.analysis, here) {
+            self.report_loss(at, "kept only the type of a recursive reference".to_owned());
+            let Target::Node(target) = self.analysis.tree.target(here) else { return };
             return self.stub(target, &own);
         }
-        let value = self.look.tree.node(here).value;
+        let value = self.analysis.tree.node(here).value;
         match value.as_bool() {
-            Some(_) if self.profile.boolean_schemas || self.look.tree.node(here).role == Role::Extra => {
+            Some(_) if self.profile.boolean_schemas || self.analysis.tree.node(here).role == Role::Extra => {
                 return self.out.push_str(value.raw());
             }
             Some(verdict) => {
                 if !verdict {
-                    self.lose(at, "dropped false, which rejects every value".to_owned());
+                    self.report_loss(at, "dropped false, which rejects every value".to_owned());
                 }
                 return self.out.push_str("{}");
             }
@@ -248,7 +265,7 @@ impl<'d> Copy<'_, 'd> {
         chain: &mut usize,
         own: &mut Vec<(&'d str, Value<'d>)>,
     ) -> Result<usize, usize> {
-        let tree = &self.look.tree;
+        let tree = &self.analysis.tree;
         let mut here = at;
         while tree.target(here) != Target::None {
             let value = tree.node(here).value;
@@ -260,7 +277,7 @@ impl<'d> Copy<'_, 'd> {
                 Target::Node(target) => target,
                 _ => {
                     Self::annotations(value, own);
-                    self.lose(at, "dropped a reference without a target in the schema".to_owned());
+                    self.report_loss(at, "dropped a reference without a target in the schema".to_owned());
                     break;
                 }
             };
@@ -270,7 +287,7 @@ impl<'d> Copy<'_, 'd> {
             let (again, length) = self.in_chain(next, *chain);
             if again || length >= CHAIN {
                 let what = if merged { "schema" } else { "reference" };
-                self.lose(at, format!("kept only the type of a recursive {what}"));
+                self.report_loss(at, format!("kept only the type of a recursive {what}"));
                 return Err(next);
             }
             self.chains.push((next, *chain));
@@ -296,7 +313,7 @@ impl<'d> Copy<'_, 'd> {
 
     /// Writes only the type of a recursive schema.
     fn stub(&mut self, target: usize, own: &[(&'d str, Value<'d>)]) {
-        let value = self.look.tree.node(target).value;
+        let value = self.analysis.tree.node(target).value;
         let mut parts: Parts<'d> = Vec::new();
         let kind = value.get("type").and_then(Value::as_str);
         let kind = kind.unwrap_or(if is_object(value) { "object" } else { "" });
@@ -326,7 +343,7 @@ impl<'d> Copy<'_, 'd> {
 
     /// The keywords of a schema, merged if the host refuses its combinators.
     fn view(&mut self, here: usize) -> View<'d> {
-        let tree = &self.look.tree;
+        let tree = &self.analysis.tree;
         let value = tree.node(here).value;
         let mut without: Vec<&'static str> = Vec::new();
         if here == ROOT && !self.wrapped && self.profile.plain_root {
@@ -339,7 +356,7 @@ impl<'d> Copy<'_, 'd> {
             without.extend(REFERENCES.iter().filter(|k| value.get(k).is_some()));
         }
         // Closed objects need one schema with all members.
-        let form = self.look.marks.forms[here];
+        let form = self.analysis.marks.forms[here];
         let composed = form == Layout::Composed || here == ROOT && form == Layout::Wrapper;
         if self.profile.closed && composed && is_object(value) {
             let beside = ["allOf", "$ref"].into_iter().filter(|k| value.get(k).is_some());
@@ -354,11 +371,11 @@ impl<'d> Copy<'_, 'd> {
         }
         match View::merged(tree, here, &without) {
             Some(view) => {
-                self.lose(here, format!("merged into one schema: {}", view.merged.join(", ")));
+                self.report_loss(here, format!("merged into one schema: {}", view.merged.join(", ")));
                 view
             }
             None => {
-                self.lose(here, format!("too large to merge: {}", without.join(", ")));
+                self.report_loss(here, format!("too large to merge: {}", without.join(", ")));
                 let mut view = View::plain(tree, here);
                 view.keywords.retain(|(k, ..)| !without.contains(k));
                 view

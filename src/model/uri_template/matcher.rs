@@ -264,7 +264,7 @@ impl<'t> Search<'t> {
             let rows = self.rows[from..to].iter();
             let mut vars =
                 rows.filter_map(|row| if let Row::Value { var, .. } = row { Some(*var) } else { None });
-            vars.try_for_each(|var| agree(&mut values[usize::from(var)], Occurrence::Undefined))
+            vars.try_for_each(|var| merge_occurrence(&mut values[usize::from(var)], Occurrence::Undefined))
         };
         for (index, choice) in self.path.iter().enumerate() {
             let next = self.path.get(index + 1).map_or(self.rows.len(), |next| next.row);
@@ -278,7 +278,7 @@ impl<'t> Search<'t> {
                         true if op.prefix().is_none() => Occurrence::Undefined,
                         _ => Occurrence::Text(decode(&self.uri[choice.start..choice.end])?),
                     };
-                    agree(&mut values[usize::from(var)], value)?;
+                    merge_occurrence(&mut values[usize::from(var)], value)?;
                     if next == end {
                         undefined(&mut values, choice.row + 1, end)?;
                     }
@@ -297,9 +297,10 @@ impl<'t> Search<'t> {
             let end = if last { choice.end } else { parameter.most };
             let value = decode(&self.uri[parameter.value.min(end)..end])?;
             left.swap_remove(left.iter().position(|&var| var == parameter.var)?);
-            agree(&mut values[usize::from(parameter.var)], Occurrence::Text(value))?;
+            merge_occurrence(&mut values[usize::from(parameter.var)], Occurrence::Text(value))?;
         }
-        left.iter().try_for_each(|&var| agree(&mut values[usize::from(var)], Occurrence::Undefined))
+        left.iter()
+            .try_for_each(|&var| merge_occurrence(&mut values[usize::from(var)], Occurrence::Undefined))
     }
 
     fn spend(&self, _steps: usize) {
@@ -309,7 +310,7 @@ impl<'t> Search<'t> {
 }
 
 /// Adds an occurrence of a variable; returns `None` if it contradicts an earlier one.
-fn agree(before: &mut Occurrence, now: Occurrence) -> Option<()> {
+fn merge_occurrence(before: &mut Occurrence, now: Occurrence) -> Option<()> {
     let may_be_blank = |value: &Occurrence| match value {
         Occurrence::Text(text) => text.is_empty(),
         _ => true,

@@ -4,7 +4,8 @@
 //! - Each function reads its input once, in one direction.
 //! - [`decode`] turns text that [`character`] accepts into UTF-8.
 
-/// RFC 6570 section 2.1, without `%` being followed by digits, which the caller checks.
+/// Returns whether a literal may contain a character (RFC 6570 section 2.1). For `%`, the caller
+/// checks that two digits follow.
 pub(super) fn is_literal(c: char) -> bool {
     match u32::from(c) {
         0..=0x20 | 0x7f..=0x9f => false,
@@ -35,7 +36,7 @@ pub(crate) fn has_scheme(uri: &str) -> bool {
         && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
 }
 
-/// The first character that a URI must encode, and its position (RFC 3986 section 2).
+/// Returns the first character that a URI must encode, and its position (RFC 3986 section 2).
 pub(crate) fn unencoded(uri: &str) -> Option<(usize, char)> {
     let stands = |at, c: char| match u8::try_from(c) {
         Ok(b'%') => is_triplet(uri.as_bytes(), at),
@@ -61,7 +62,7 @@ pub(super) fn encode(value: &str, reserved: bool, out: &mut String) {
     }
 }
 
-/// The length of a literal when the URI starts with it. The digits of a triplet are compared
+/// Returns the length of a literal if the URI starts with it. The digits of a triplet are compared
 /// without regard to case (RFC 3986 section 6.2.2.1).
 pub(super) fn literal_at(literal: &[u8], uri: &[u8]) -> Option<usize> {
     let head = uri.get(..literal.len())?;
@@ -76,8 +77,8 @@ pub(super) fn literal_at(literal: &[u8], uri: &[u8]) -> Option<usize> {
     Some(literal.len())
 }
 
-/// The length in the URI of the character of a value at this position: one byte, or the triplets of
-/// one whole UTF-8 character.
+/// Returns the length in the URI of the character of a value at this position: one byte, or the
+/// triplets of one whole UTF-8 character.
 pub(super) fn character(uri: &[u8], at: usize, reserved: bool) -> Option<usize> {
     let &first = uri.get(at)?;
     if is_unreserved(first) || reserved && is_reserved(first) {
@@ -105,7 +106,8 @@ pub(super) fn character(uri: &[u8], at: usize, reserved: bool) -> Option<usize> 
     Some(3 * length)
 }
 
-/// The start of the character that ends at this position, in text that [`character`] accepts.
+/// Returns the start of the character that ends at this position, in text that [`character`]
+/// accepts.
 pub(super) fn before(uri: &[u8], mut at: usize) -> usize {
     while at >= 3 && uri[at - 3] == b'%' {
         at -= 3;
@@ -116,13 +118,13 @@ pub(super) fn before(uri: &[u8], mut at: usize) -> usize {
     at - 1
 }
 
-/// The byte that a triplet stands for; the caller has checked that it is one.
+/// Returns the byte that a triplet encodes. The caller has checked that the text is a triplet.
 fn triplet(uri: &[u8], at: usize) -> u8 {
     let digit = |i: usize| char::from(uri[i]).to_digit(16).unwrap_or(0) as u8;
     digit(at + 1) << 4 | digit(at + 2)
 }
 
-/// The text of a value that consists of whole characters.
+/// Returns the text of a value that consists of whole characters.
 pub(super) fn decode(value: &[u8]) -> Option<String> {
     let mut out = Vec::with_capacity(value.len());
     let mut at = 0;
@@ -132,4 +134,18 @@ pub(super) fn decode(value: &[u8]) -> Option<String> {
         at += if encoded { 3 } else { 1 };
     }
     String::from_utf8(out).ok()
+}
+
+/// Appends a part of a path, with every character percent-encoded that is not unreserved.
+#[cfg(feature = "skills")]
+pub(crate) fn percent_encoded(part: &str, out: &mut String) {
+    encode(part, false, out);
+}
+
+/// Decodes percent-encoded UTF-8. `None` for a `%` without two digits, and for other encodings.
+#[cfg(feature = "skills")]
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let complete = bytes.iter().enumerate().all(|(at, b)| *b != b'%' || is_triplet(bytes, at));
+    if complete { decode(bytes) } else { None }
 }

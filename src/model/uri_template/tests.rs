@@ -154,7 +154,7 @@ fn variables_come_once_in_order_of_appearance() {
 }
 
 #[test]
-fn what_is_not_a_template_is_refused_at_its_byte() {
+fn invalid_templates_are_rejected_with_the_byte_offset() {
     use TemplateErrorKind::*;
     for (text, kind, offset) in [
         ("a{", Unclosed, 1),
@@ -239,7 +239,7 @@ fn bounds_hold_at_their_last_value_and_not_past_it() {
 #[test]
 fn the_leftmost_variable_takes_the_longest_text() {
     for (text, uri, expected) in [
-        // Plain, and what the character sets keep out.
+        // Plain literals, and characters that a value cannot contain.
         ("a/b", "a/b", Some("")),
         ("a/b", "a/bc", None),
         ("", "", Some("")),

@@ -26,7 +26,7 @@ fn a_hundred_thousand_jobs_run_once_each() {
                     });
                 }
             });
-            assert!(pool.wait_idle(soon()));
+            assert!(pool.wait_idle(deadline()));
             assert!(seen.iter().all(|mark| mark.load(Ordering::Relaxed) == 1));
         }
     });
@@ -68,7 +68,7 @@ fn random_traffic(seed: u64, workers: usize, queue: usize, idle: Duration) {
                     let mut random = Random(seed ^ (0x9e37_79b9_7f4a_7c15 << part));
                     let mut jobs: Vec<usize> = (part * EACH..(part + 1) * EACH).collect();
                     while let Some(job) = jobs.pop() {
-                        let refused = match random.below(4) {
+                        let rejected = match random.below(4) {
                             0 => pool.submit(job).err(),
                             1 => pool.try_submit(job).err(),
                             _ => {
@@ -81,9 +81,9 @@ fn random_traffic(seed: u64, workers: usize, queue: usize, idle: Duration) {
                                 None
                             }
                         };
-                        if let Some(refused) = refused {
-                            assert_ne!(refused.why, PoolError::NoThread);
-                            end(refused.job);
+                        if let Some(rejected) = rejected {
+                            assert_ne!(rejected.reason, PoolError::NoThread);
+                            end(rejected.job);
                         }
                         if part == 0 && jobs.len() < EACH / 10 && seed % 2 == 0 {
                             pool.close();
@@ -108,7 +108,7 @@ fn random_traffic(seed: u64, workers: usize, queue: usize, idle: Duration) {
         }
         open.store(false, Ordering::Relaxed);
     });
-    assert!(pool.wait_idle(soon()), "seed {seed}");
+    assert!(pool.wait_idle(deadline()), "seed {seed}");
     assert!(pool.threads() <= workers);
     for (n, end) in ends.iter().enumerate() {
         assert_eq!(end.load(Ordering::Relaxed), 1, "job {n}, seed {seed}");
@@ -120,7 +120,7 @@ fn random_traffic_ends_every_job_exactly_once() {
     let mut seed = 1;
     for workers in [1, 2, 64] {
         for queue in [1, 2, 33] {
-            for idle in [Duration::ZERO, Duration::from_micros(50), LONG] {
+            for idle in [Duration::ZERO, Duration::from_micros(50), TIMEOUT] {
                 in_time(move || random_traffic(seed, workers, queue, idle));
                 in_time(move || random_traffic(seed + 1, workers, queue, idle));
                 seed += 2;

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use super::super::decimal::Decimal;
 use super::super::format::Format;
 use super::super::keyword::Keyword;
-use super::super::program::{Array, Bounds, Contains, Dependent, Enum, Op, SCANNED, Span};
+use super::super::program::{Array, Bounds, Contains, Dependent, Enum, MAX_LINEAR_TABLE, Op, Span};
 use super::super::resources::Invalid;
 use super::super::{Dialect, canon};
 use super::{Compiler, Subschema, extend};
@@ -115,7 +115,7 @@ impl Compiler<'_> {
         }
         let strings_only = !null && booleans == [false; 2] && numbers.is_empty() && forms.is_empty();
         let has_long = words.iter().any(|word| word.len() >= LONG);
-        if words.len() > SCANNED {
+        if words.len() > MAX_LINEAR_TABLE {
             sort(&mut words, |a, b| canon::compare_names(a.as_bytes(), b.as_bytes()));
         }
         sort(&mut numbers, |a, b| Decimal::new(a).compare(Decimal::new(b)));

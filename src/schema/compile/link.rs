@@ -25,7 +25,7 @@ pub(super) fn link(
     mark_shared(t, root);
     check_depth(t, limits)?;
     mark_containers(t);
-    let forwards = pass_on(t);
+    let forwards = resolve_forwards(t);
     Ok(Program {
         root: Some(root),
         base,
@@ -43,7 +43,6 @@ pub(super) fn link(
         references: exact(&mut t.references),
         forwards,
         patterns: exact(&mut t.patterns),
-        pattern_texts: exact(&mut t.pattern_texts),
         pool: std::mem::take(&mut t.pool).into(),
     })
 }
@@ -144,7 +143,7 @@ fn mark_containers(t: &mut Tables) {
 
 /// Replaces each node that is only a reference by its target. A node for a shared target stays and
 /// refers to it, because verdicts are cached by node.
-fn pass_on(t: &mut Tables) -> Box<[Forward]> {
+fn resolve_forwards(t: &mut Tables) -> Box<[Forward]> {
     let mut forwards = Vec::new();
     let mut chain = Vec::new();
     let mut done = vec![false; t.nodes.len()];
@@ -262,7 +261,7 @@ fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Box<Invalid>> {
             let (at, depth) = (*at, *depth + u32::from(!forwards));
             path.pop();
             if depth > limits.depth {
-                let message = format!("more than {} subschemas within each other on one value", limits.depth);
+                let message = format!("more than {} nested subschemas that apply to one value", limits.depth);
                 // OK because nodes and places have the same length.
                 let place = t.places.get(at).or(t.places.first()).copied();
                 return Err(Invalid::from_message(place.unwrap_or(super::ROOT), message));

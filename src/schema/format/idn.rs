@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_judged_by_their_labels() {
+    fn names_are_checked_by_their_labels() {
         for (name, expected) in [
             ("실례.테스트", true),
             ("xn--ihqwcrb4cv8a8dqg056pqjye", true),

@@ -4,8 +4,8 @@
 //! regex-automata's lazy automaton makes an automaton deterministic while it searches a text. Here
 //! all of its states are requested at compile time and stored. Running the table allocates nothing
 //! and takes one or two nanoseconds for each character.
-//!
-//! Invariants: a table is complete. Only the two states without rows match, or fail, whatever
+//! Invariants: a table is complete. [`MATCH`] and [`NEVER`] have no rows: the result is known
+//! regardless of the rest of the text. No other state has this property.
 //! follows.
 
 use std::collections::HashMap;
@@ -158,7 +158,7 @@ impl Dfa {
         self.start
     }
 
-    pub(super) fn made(&self) -> usize {
+    pub(super) fn state_count(&self) -> usize {
         self.made
     }
 

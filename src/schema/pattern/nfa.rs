@@ -115,7 +115,7 @@ pub(super) fn graph(node: &Node, sets: &[Kinds], bytes: &[u8]) -> Result<Nfa, Pa
         negated: HashMap::new(),
     };
     let start = builder.part(node, MATCH)?;
-    builder.work_off()?;
+    builder.resolve_conjunctions()?;
     Ok(Nfa { states: builder.states, start, steps: builder.steps, cells: builder.cells })
 }
 
@@ -194,19 +194,19 @@ impl Builder<'_> {
     // Not inlined into `part`, whose frame is on the stack once for each level.
     #[inline(never)]
     fn without(&mut self, node: &Node, at: usize) -> Result<u32, PatternError> {
-        if looks_back(node) {
-            let what = "^, \\b and \\B cannot stand inside a negative lookahead unless it follows the `^` \
+        if depends_on_prefix(node) {
+            let what = "^, \\b and \\B are not allowed inside a negative lookahead unless it follows the `^` \
                         that the pattern starts with; move it there";
             return Err(PatternError::new(Kind::Unsupported, at, what));
         }
         let inner = graph(node, self.sets, self.bytes)?;
         self.charge(inner.steps + TABLE_STEPS)?;
         let table = Dfa::of(&inner, self.bytes, true, NEGATED).ok_or_else(|| {
-            let what = "is too large inside this negative lookahead; move it behind the `^` that the pattern \
-                        starts with, or say what is allowed instead";
+            let what = "is too large inside this negative lookahead; move it after the `^` that the pattern \
+                        starts with, or write what is allowed instead";
             PatternError::limit(at, what)
         })?;
-        self.cells += inner.cells + table.made();
+        self.cells += inner.cells + table.state_count();
         // The states of the table become states of the automaton, in order from here on.
         let base = self.states.len() as u32;
         let place = |state: usize| match state {
@@ -261,7 +261,7 @@ impl Builder<'_> {
         members.retain(|m| *m != MATCH);
         self.steps += members.len();
         if self.steps > 8 * STATES {
-            return Err(entangled());
+            return Err(conflicting_assertions());
         }
         match members.as_slice() {
             [] => return Ok(MATCH),
@@ -272,7 +272,7 @@ impl Builder<'_> {
             return Ok(*state);
         }
         if self.states.len() == STATES {
-            return Err(entangled());
+            return Err(conflicting_assertions());
         }
         let number = self.members.len() as u32;
         let state = self.push(State::All(number))?;
@@ -283,7 +283,7 @@ impl Builder<'_> {
     }
 
     /// Replaces every conjunction by other states.
-    fn work_off(&mut self) -> Result<(), PatternError> {
+    fn resolve_conjunctions(&mut self) -> Result<(), PatternError> {
         let mut next = 0;
         while next < self.members.len() {
             let members = self.members[next].clone();
@@ -326,12 +326,12 @@ impl Builder<'_> {
 }
 
 /// Returns `true` if the match of a part depends on the text before it.
-fn looks_back(node: &Node) -> bool {
+fn depends_on_prefix(node: &Node) -> bool {
     match node {
         Node::Start | Node::Word(_) => true,
         Node::CharSet(_) | Node::End => false,
-        Node::Concat(nodes) | Node::Alt(nodes) => nodes.iter().any(looks_back),
-        Node::Repeat { node, .. } | Node::Ahead { node, .. } => looks_back(node),
+        Node::Concat(nodes) | Node::Alt(nodes) => nodes.iter().any(depends_on_prefix),
+        Node::Repeat { node, .. } | Node::Ahead { node, .. } => depends_on_prefix(node),
     }
 }
 
@@ -358,7 +358,7 @@ fn too_large() -> PatternError {
     )
 }
 
-fn entangled() -> PatternError {
+fn conflicting_assertions() -> PatternError {
     PatternError::limit(
         0,
         format!(

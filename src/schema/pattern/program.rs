@@ -54,7 +54,7 @@ impl Program {
         let graph = graph(node, sets, alphabet.bytes())?;
         *cost += graph.cost();
         if let Some(table) = Dfa::of(&graph, alphabet.bytes(), false, CELLS) {
-            *cost += table.made();
+            *cost += table.state_count();
             return Ok(Program::Dfa(table));
         }
         *cost += CELLS;
@@ -64,7 +64,7 @@ impl Program {
             .map(|dfa| Program::Lazy(Box::new(dfa)))
             .ok_or_else(|| {
                 let what = "is too large to be run; use minLength and maxLength instead of large counts, and \
-                            put lookaheads right behind the `^` that it starts with";
+                            put lookaheads right after the `^` that it starts with";
                 PatternError::limit(0, what)
             })
     }

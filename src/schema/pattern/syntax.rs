@@ -176,13 +176,8 @@ impl<'p> Reader<'p> {
                         return Err(PatternError::syntax(at, "`)` closes no group; write \\)"));
                     };
                     let inner = std::mem::replace(&mut group, outer);
-                    let (kind, at) = (inner.kind, inner.at);
-                    let node = Box::new(inner.close());
-                    repeatable = kind != GroupKind::Behind;
-                    match kind {
-                        GroupKind::Ahead { negative } => Node::Ahead { node, negative, at },
-                        GroupKind::Plain | GroupKind::Root | GroupKind::Behind => *node,
-                    }
+                    repeatable = inner.kind != GroupKind::Behind;
+                    inner.into_node()
                 }
                 '|' => {
                     let branch = concat(std::mem::take(&mut group.current));
@@ -575,5 +570,14 @@ impl Group {
         }
         self.branches.push(last);
         Node::Alt(self.branches)
+    }
+
+    fn into_node(self) -> Node {
+        let (kind, at) = (self.kind, self.at);
+        let node = self.close();
+        match kind {
+            GroupKind::Ahead { negative } => Node::Ahead { node: Box::new(node), negative, at },
+            GroupKind::Plain | GroupKind::Root | GroupKind::Behind => node,
+        }
     }
 }

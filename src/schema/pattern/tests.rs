@@ -32,7 +32,7 @@ fn check(rows: &[Row]) {
 }
 
 #[test]
-fn patterns_match_what_ecma_says() {
+fn patterns_match_as_in_ecma_262() {
     let tables = [
         table::PLAIN,
         table::ANCHORS,
@@ -51,7 +51,7 @@ fn patterns_match_what_ecma_says() {
 
 #[cfg(feature = "unicode-pattern")]
 #[test]
-fn properties_match_what_unicode_says() {
+fn properties_match_the_unicode_tables() {
     check(table::PROPERTIES);
 }
 
@@ -233,7 +233,7 @@ fn hostile_patterns_take_linear_time() {
 }
 
 #[test]
-fn what_has_no_table_runs_lazily() {
+fn patterns_without_a_table_run_lazily() {
     // The deterministic automaton has a state for each set of positions among the last 20
     // characters.
     let pattern = compile("(a|b)*a(a|b){20}c");

@@ -14,7 +14,12 @@ use super::{Evaluated, Inner, Run, Token};
 impl<'d> Run<'_, 'd> {
     /// Checks without describing violations.
     #[inline(never)]
-    pub(super) fn quietly(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
+    pub(super) fn is_valid_quiet(
+        &mut self,
+        child: Child,
+        value: Value<'d>,
+        seen: Option<&mut Evaluated>,
+    ) -> bool {
         let before = std::mem::replace(&mut self.quiet, true);
         let fits = self.child(child, value, seen);
         self.quiet = before;
@@ -29,7 +34,7 @@ impl<'d> Run<'_, 'd> {
         value: Value<'d>,
         seen: Option<&mut Evaluated>,
     ) -> bool {
-        let fits = self.rarely(child, value, seen);
+        let fits = self.apply_cold(child, value, seen);
         if !fits && self.trails && !self.quiet {
             self.add_steps(child, &[Some(Token::Reference(reference))]);
         }
@@ -38,16 +43,16 @@ impl<'d> Run<'_, 'd> {
 
     #[inline(never)]
     pub(super) fn all_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Evaluated>) -> bool {
-        if !self.tries(run) {
+        if !self.charge_branches(run) {
             return false;
         }
         let mut fits = true;
         let program = self.program;
         for (i, child) in run.of(&program.children).iter().enumerate() {
-            if !self.rarely(*child, value, seen.as_deref_mut()) {
+            if !self.apply_cold(*child, value, seen.as_deref_mut()) {
                 self.outwards(*child, "allOf", Inner::Index(i));
                 fits = false;
-                if self.halts() {
+                if self.stops_at_violation() {
                     break;
                 }
             }
@@ -57,7 +62,7 @@ impl<'d> Run<'_, 'd> {
 
     #[inline(never)]
     pub(super) fn any_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Evaluated>) -> bool {
-        if !self.tries(run) {
+        if !self.charge_branches(run) {
             return false;
         }
         let mut fits = false;
@@ -69,7 +74,7 @@ impl<'d> Run<'_, 'd> {
                 continue;
             }
             fits |= match &mut seen {
-                None => self.rarely(*child, value, None),
+                None => self.apply_cold(*child, value, None),
                 // Every matching branch adds its evaluated members.
                 Some(seen) => self.branch(*child, value, seen),
             };
@@ -83,7 +88,7 @@ impl<'d> Run<'_, 'd> {
 
     #[inline(never)]
     pub(super) fn one_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Evaluated>) -> bool {
-        if !self.tries(run) {
+        if !self.charge_branches(run) {
             return false;
         }
         let (mut first, mut second) = (None, None);
@@ -95,7 +100,7 @@ impl<'d> Run<'_, 'd> {
                 continue;
             }
             let fits = match &mut seen {
-                None => self.rarely(*child, value, None),
+                None => self.apply_cold(*child, value, None),
                 Some(seen) => self.branch(*child, value, seen),
             };
             match (fits, first) {
@@ -152,7 +157,7 @@ impl<'d> Run<'_, 'd> {
     /// Checks a branch quietly. Its evaluated members count if it matches.
     fn branch(&mut self, child: Child, value: Value<'d>, seen: &mut Evaluated) -> bool {
         let mut own = Evaluated::default();
-        let fits = self.quietly(child, value, Some(&mut own));
+        let fits = self.is_valid_quiet(child, value, Some(&mut own));
         if fits {
             seen.merge(&own);
             self.charge(own.words());
@@ -170,11 +175,11 @@ impl<'d> Run<'_, 'd> {
         let program = self.program;
         let [condition, then, otherwise] = run.of(&program.children) else { return false };
         let holds = match &mut seen {
-            None => self.quietly(*condition, value, None),
+            None => self.is_valid_quiet(*condition, value, None),
             Some(seen) => self.branch(*condition, value, seen),
         };
         let (child, keyword) = if holds { (*then, "then") } else { (*otherwise, "else") };
-        let fits = self.rarely(child, value, seen);
+        let fits = self.apply_cold(child, value, seen);
         if !fits {
             self.outwards(child, keyword, Inner::Nothing);
         }

@@ -41,7 +41,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let mut fits = node_ref.len() >= array.min as usize && node_ref.len() <= array.max as usize;
         if !fits {
             self.fail(value, Reason::Items { min: array.min, max: array.max });
-            if self.halts() {
+            if self.stops_at_violation() {
                 return false;
             }
         }
@@ -51,10 +51,10 @@ impl<'p, 'd> Run<'p, 'd> {
             // The list runs first; the elements after it belong to `items`.
             for (i, child) in prefix.iter().enumerate() {
                 let Some(item) = items.next() else { break };
-                if !self.rarely(*child, item.value(), None) {
+                if !self.apply_cold(*child, item.value(), None) {
                     self.outwards(*child, array.prefix_keyword(), Inner::Index(i));
                     fits = false;
-                    if self.halts() {
+                    if self.stops_at_violation() {
                         return false;
                     }
                 }
@@ -65,7 +65,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 if !self.inner(rest, item) {
                     self.outwards(rest, array.rest_keyword(), Inner::Nothing);
                     fits = false;
-                    if self.halts() {
+                    if self.stops_at_violation() {
                         return false;
                     }
                 }
@@ -86,7 +86,7 @@ impl<'p, 'd> Run<'p, 'd> {
         self.charge(node_ref.len());
         let mut count = 0u32;
         for (i, item) in node_ref.inside().enumerate() {
-            if !self.quietly(contains.child, item.value(), None) {
+            if !self.is_valid_quiet(contains.child, item.value(), None) {
                 continue;
             }
             count += 1;
@@ -120,11 +120,11 @@ impl<'p, 'd> Run<'p, 'd> {
             }
             if child == Child::NONE {
                 fits = self.fail(value, Reason::UnevaluatedItem(position));
-            } else if !self.rarely(child, item.value(), None) {
+            } else if !self.apply_cold(child, item.value(), None) {
                 self.outwards(child, "unevaluatedItems", Inner::Nothing);
                 fits = false;
             }
-            if !fits && self.halts() {
+            if !fits && self.stops_at_violation() {
                 return false;
             }
         }

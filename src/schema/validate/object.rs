@@ -9,12 +9,12 @@ use crate::json::{NodeRef, Value};
 
 use super::super::canon;
 use super::super::messages::Reason;
-use super::super::program::{BEYOND, Child, OPTIONAL, Object, Property, SCANNED, Span, mark, types};
+use super::super::program::{BEYOND, Child, MAX_LINEAR_TABLE, OPTIONAL, Object, Property, Span, mark, types};
 use super::super::resources::KeyMap;
 use super::{Evaluated, Inner, Run};
 
 /// Largest number of dependents that are searched one by one; for more the names are sorted.
-const FEW_DEPENDENTS: usize = 8;
+const MAX_LINEAR: usize = 8;
 
 /// The tag of objects in [`NodeRef::tag`].
 const OBJECT: u32 = 7;
@@ -33,12 +33,12 @@ impl<'p, 'd> Run<'p, 'd> {
         }
         let (fits, found) = match seen {
             None if object.patterned.len == 0 => self.members(object, value, node_ref),
-            seen => self.noted_members(object, value, seen),
+            seen => self.members_evaluated(object, value, seen),
         };
         let wanted = object.wanted;
         let missing = found & wanted != wanted
             || object.required > BEYOND.into()
-                && (fits || !self.halts())
+                && (fits || !self.stops_at_violation())
                 && !self.has_required(object, value);
         let fits = fits && !missing || missing && self.fail(value, Reason::Missing(object));
         self.depth -= 1;
@@ -63,7 +63,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 found |= property.bit();
                 child = property.child;
             }
-            // Nodes have a bit of their own, so an absent child is only compared with types.
+            // Nodes have a separate bit, so an absent child is only compared with types.
             let held = match child.as_types() {
                 Some(_) if child == Child::UNDECLARED => {
                     object.additional == Child::ANY
@@ -73,7 +73,7 @@ impl<'p, 'd> Run<'p, 'd> {
             };
             if !held {
                 fits = false;
-                if self.halts() {
+                if self.stops_at_violation() {
                     return (false, u64::MAX);
                 }
             }
@@ -83,7 +83,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// The general form, which records evaluated members.
     #[inline(never)]
-    fn noted_members(
+    fn members_evaluated(
         &mut self,
         object: &'p Object,
         value: Value<'d>,
@@ -100,7 +100,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 found |= property.bit();
                 declared = property.is_declared();
                 held = !declared
-                    || self.rarely(property.child, member, None)
+                    || self.apply_cold(property.child, member, None)
                     || self.within(property.child, "properties", Some(name));
             }
             if object.patterned.len > 0 {
@@ -109,7 +109,7 @@ impl<'p, 'd> Run<'p, 'd> {
             held &= declared || self.undeclared(object, value, name, member);
             if !held {
                 fits = false;
-                if self.halts() {
+                if self.stops_at_violation() {
                     return (false, u64::MAX);
                 }
             }
@@ -128,7 +128,7 @@ impl<'p, 'd> Run<'p, 'd> {
             Child::NONE => {
                 !self.quiet && self.fail(value, Reason::Unknown(object, name.as_str().unwrap_or_default()))
             }
-            child => self.rarely(child, member, None) || self.within(child, "additionalProperties", None),
+            child => self.apply_cold(child, member, None) || self.within(child, "additionalProperties", None),
         }
     }
 
@@ -169,7 +169,7 @@ impl<'p, 'd> Run<'p, 'd> {
     fn find(&self, object: &Object, expected: &'p [Property], name: Value<'d>) -> &'p [Property] {
         let program = self.program;
         let node_ref = name.node_ref();
-        if object.properties.len as usize > SCANNED {
+        if object.properties.len as usize > MAX_LINEAR_TABLE {
             let properties = object.properties.of(&program.properties);
             let pool = program.pool.as_bytes();
             let name = node_ref.string().unwrap_or_default();
@@ -202,11 +202,10 @@ impl<'p, 'd> Run<'p, 'd> {
                 continue;
             }
             matched = true;
-            if !self.rarely(*child, member, None) {
-                let source = program.pattern_texts.get(index as usize).map_or("", |span| program.text(*span));
-                self.outwards(*child, "patternProperties", Inner::Name(source));
+            if !self.apply_cold(*child, member, None) {
+                self.outwards(*child, "patternProperties", Inner::Name(program.pattern_text(index)));
                 *fits = false;
-                if self.halts() {
+                if self.stops_at_violation() {
                     break;
                 }
             }
@@ -219,9 +218,9 @@ impl<'p, 'd> Run<'p, 'd> {
         self.charge(value.len());
         let mut fits = true;
         for (name, _) in value.member_values() {
-            if !self.quietly(child, name, None) {
+            if !self.is_valid_quiet(child, name, None) {
                 fits = self.fail(value, Reason::Name(child, name));
-                if self.halts() {
+                if self.stops_at_violation() {
                     break;
                 }
             }
@@ -240,7 +239,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let dependents = run.of(&program.dependents);
         let mut many = None;
         let words: usize = dependents.iter().map(|d| d.required.len as usize + 1).sum();
-        if words > FEW_DEPENDENTS && value.len() > FEW_DEPENDENTS {
+        if words > MAX_LINEAR && value.len() > MAX_LINEAR {
             self.charge(value.len());
             many = Some(KeyMap::of_members(value));
         }
@@ -261,12 +260,12 @@ impl<'p, 'd> Run<'p, 'd> {
                 }
             }
             if let Some(child) = dependent.schema {
-                if !self.rarely(child, value, seen.as_deref_mut()) {
+                if !self.apply_cold(child, value, seen.as_deref_mut()) {
                     self.outwards(child, dependent.keyword, Inner::Name(name));
                     fits = false;
                 }
             }
-            if !fits && self.halts() {
+            if !fits && self.stops_at_violation() {
                 break;
             }
         }
@@ -289,11 +288,11 @@ impl<'p, 'd> Run<'p, 'd> {
             }
             if child == Child::NONE {
                 fits = self.fail(value, Reason::Unevaluated(name));
-            } else if !self.rarely(child, member, None) {
+            } else if !self.apply_cold(child, member, None) {
                 self.outwards(child, "unevaluatedProperties", Inner::Nothing);
                 fits = false;
             }
-            if !fits && self.halts() {
+            if !fits && self.stops_at_violation() {
                 return false;
             }
         }

@@ -1,6 +1,6 @@
-//! Operations on a value without its parts: lengths, bounds, enums, formats.
+//! Operations on a value alone, without its parts: lengths, bounds, enums, formats.
 //!
-//! Every value runs the check; only a failing value runs the description.
+//! Every value runs the check; a value that fails also runs the description of its faults.
 //!
 //! Invariant: an operation for one type accepts every other type, except enums and consts.
 
@@ -9,14 +9,14 @@ use crate::json::{Kind, NodeRef, Value};
 use super::super::canon;
 use super::super::decimal::{self, Decimal};
 use super::super::messages::Reason;
-use super::super::program::{Bounds, Enum, Node, Op, SCANNED, Span, is_of, types};
+use super::super::program::{Bounds, Enum, MAX_LINEAR_TABLE, Node, Op, Span, is_of, types};
 use super::Run;
 
 impl<'p, 'd> Run<'p, 'd> {
-    /// Checks an element or a member against a leaf. Most leaves have one operation that accepts
-    /// most values at once; only the others need a call.
+    /// Checks an element or a member against a leaf. Most leaves have one operation, for which a
+    /// quick test accepts most values; the others need a call.
     #[inline(always)]
-    pub(super) fn quick_leaf(&mut self, node: &Node, node_ref: NodeRef<'d>) -> bool {
+    pub(super) fn leaf_fast(&mut self, node: &Node, node_ref: NodeRef<'d>) -> bool {
         if node.count == 1 {
             let program = self.program;
             let clear = match program.ops.get(node.ops as usize) {
@@ -30,7 +30,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 Some(Op::Words(run)) if node.types & types::STRING != 0 => {
                     node_ref.string().is_some_and(|text| self.has_word(*run, text))
                 }
-                // The text of an integer has no need for another type check.
+                // The text of an integer needs no other type check.
                 Some(Op::Bounds(index)) if node.types & types::INTEGER != 0 => {
                     let around = node_ref.number().and_then(decimal::around);
                     matches!(around, Some((low, high))
@@ -43,7 +43,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 {
                     let value = node_ref.value();
                     return self.holds(op, value)
-                        || !self.quiet && self.blame_leaf(node, std::slice::from_ref(op), value);
+                        || !self.quiet && self.report_leaf(node, std::slice::from_ref(op), value);
                 }
                 _ => false,
             };
@@ -59,15 +59,15 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
     pub(super) fn leaf(&mut self, node: &Node, value: Value<'d>) -> bool {
         let ops = Span { start: node.ops, len: u32::from(node.count) }.of(&self.program.ops);
-        // One call each: inlined, the loop would load the operands of every operation first.
+        // Not inlined: the loop would load the operands of every operation first.
         let fits = self.has_type(value.node_ref(), node.types) && ops.iter().all(|op| self.holds(op, value));
-        fits || !self.quiet && self.blame_leaf(node, ops, value)
+        fits || !self.quiet && self.report_leaf(node, ops, value)
     }
 
     /// Describes why a value does not match a leaf; returns `false`.
     #[cold]
     #[inline(never)]
-    fn blame_leaf(&mut self, node: &Node, ops: &[Op], value: Value<'d>) -> bool {
+    fn report_leaf(&mut self, node: &Node, ops: &[Op], value: Value<'d>) -> bool {
         let node_ref = value.node_ref();
         if !is_of(node_ref, node.types) {
             return self.wrong_type(value, node.types);
@@ -75,7 +75,7 @@ impl<'p, 'd> Run<'p, 'd> {
         self.depth += 1;
         for op in ops {
             if !self.holds(op, value) {
-                self.blame(*op, value);
+                self.report(*op, value);
             }
         }
         self.depth -= 1;
@@ -85,7 +85,7 @@ impl<'p, 'd> Run<'p, 'd> {
     /// Describes why an operation fails; returns `false`.
     #[cold]
     #[inline(never)]
-    pub(super) fn blame(&mut self, op: Op, value: Value<'d>) -> bool {
+    pub(super) fn report(&mut self, op: Op, value: Value<'d>) -> bool {
         let program = self.program;
         let why = match op {
             Op::Length { min, max } => Reason::Length { min, max },
@@ -106,7 +106,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 Some(list) => Reason::Enum(list),
                 None => return false,
             },
-            Op::Unique => match canon::twins(value) {
+            Op::Unique => match canon::first_duplicate(value) {
                 Some((i, j)) => Reason::Twins(i, j),
                 None => return false,
             },
@@ -137,13 +137,13 @@ impl<'p, 'd> Run<'p, 'd> {
                 node_ref.string().is_some_and(|text| canon::same(word, text))
             }
             Op::Pattern(index) => value.as_str().is_none_or(|text| self.matches(index, text)),
-            _ => self.slowly_holds(*op, value),
+            _ => self.holds_slow(*op, value),
         }
     }
 
     /// The slower operations.
     #[inline(never)]
-    fn slowly_holds(&mut self, op: Op, value: Value<'d>) -> bool {
+    fn holds_slow(&mut self, op: Op, value: Value<'d>) -> bool {
         let holds = match op {
             Op::Format(format) => value.as_str().is_none_or(|text| {
                 self.charge(text.len() / 8);
@@ -160,8 +160,8 @@ impl<'p, 'd> Run<'p, 'd> {
         holds && !self.over
     }
 
-    /// Returns `true` if the length of a string is in range; counts characters if its bytes do not
-    /// decide.
+    /// Returns `true` if the length of a string is in range. Counts characters if the number of
+    /// bytes is not decisive.
     #[inline(never)]
     fn counts(&mut self, text: &[u8], min: u32, max: u32) -> bool {
         self.reads(text.len()) && has_counted_length(text, min as usize, max as usize)
@@ -169,7 +169,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     pub(super) fn matches(&mut self, index: u32, text: &str) -> bool {
         // OK because the program is consistent; a missing entry fails.
-        let Some(pattern) = self.program.patterns.get(index as usize) else { return false };
+        let Some((pattern, _)) = self.program.patterns.get(index as usize) else { return false };
         self.charge(pattern.steps(text.len()));
         if self.steps == 0 {
             self.over = true;
@@ -222,7 +222,7 @@ impl<'p, 'd> Run<'p, 'd> {
     fn has_word(&self, run: Span, text: &[u8]) -> bool {
         let pool = self.program.pool.as_bytes();
         let words = run.of(&self.program.words);
-        if words.len() <= SCANNED {
+        if words.len() <= MAX_LINEAR_TABLE {
             return words.iter().any(|w| {
                 let (start, len) = (w.start as usize, w.len as usize);
                 len == text.len() && pool.get(start..start + len).is_some_and(|w| canon::same(w, text))
@@ -231,7 +231,7 @@ impl<'p, 'd> Run<'p, 'd> {
         self.has_sorted_word(words, text)
     }
 
-    /// The form for long lists; separate, so that short ones save no registers.
+    /// Search in a long list: a separate function, so that short lists save no registers.
     #[inline(never)]
     fn has_sorted_word(&self, words: &[Span], text: &[u8]) -> bool {
         let pool = self.program.pool.as_bytes();
@@ -272,12 +272,12 @@ impl<'p, 'd> Run<'p, 'd> {
         }
         // Sorting the elements takes longer than reading them.
         self.charge(node_ref.width() / 8 + 8 * node_ref.len());
-        !self.over && canon::twins(value).is_none()
+        !self.over && canon::first_duplicate(value).is_none()
     }
 }
 
-/// Returns `true` if the length of a string is in range, if its bytes decide: a character has one
-/// to four.
+/// Returns `true` if the number of bytes alone shows that the length of a string is in range: a
+/// character has one to four bytes.
 #[inline]
 fn clearly_has_length(bytes: usize, min: u32, max: u32) -> bool {
     bytes <= max as usize && bytes.div_ceil(4) >= min as usize

@@ -1,10 +1,10 @@
 //! Responses to a batch of messages, collected into one array.
 //!
 //! Only sessions of revision 2025-03-26 may send batches (its basic/index). Notifications and
-//! requests of the batch's calls are not part of the array and are sent at once.
+//! requests to the client that its calls send are not part of the array; they are sent at once.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::era::Encoded;
 use crate::json::Writer;
@@ -20,10 +20,10 @@ pub(crate) struct Batch {
 #[derive(Default)]
 struct State {
     /// The responses so far, each followed by a comma.
-    answers: Vec<u8>,
+    responses: Vec<u8>,
     /// Calls without a response that are not abandoned.
     open: usize,
-    /// Every message of the batch was dispatched.
+    /// Set when every message of the batch was dispatched.
     complete: bool,
 }
 
@@ -32,7 +32,7 @@ impl Batch {
         Arc::new(Batch { sink, state: Mutex::default() })
     }
 
-    /// Moves responses that were ready at once into the batch.
+    /// Moves the responses in `out` into the batch.
     pub(crate) fn collect(&self, out: &mut Writer) {
         if !out.is_empty() {
             lock(&self.state).add(out.as_bytes());
@@ -41,27 +41,27 @@ impl Batch {
     }
 
     /// Marks the batch as dispatched; the array is sent when the last call is settled. Returns
-    /// whether there is anything to send.
+    /// whether the batch has a response.
     pub(crate) fn complete(&self) -> bool {
-        let mut answers = false;
+        let mut has_response = false;
         self.change(|state| {
             state.complete = true;
-            answers = state.open > 0 || !state.answers.is_empty();
+            has_response = state.open > 0 || !state.responses.is_empty();
         });
-        answers
+        has_response
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = lock(&self.state);
         change(&mut state);
         // A batch with only notifications gets no response.
-        if state.complete && state.open == 0 && state.answers.pop().is_some() {
-            let mut frame = Vec::with_capacity(state.answers.len() + 3);
+        if state.complete && state.open == 0 && state.responses.pop().is_some() {
+            let mut frame = Vec::with_capacity(state.responses.len() + 3);
             frame.push(b'[');
-            frame.append(&mut state.answers);
+            frame.append(&mut state.responses);
             frame.extend_from_slice(b"]\n");
             drop(state);
-            self.sink.answer(&frame, Encoded::default());
+            self.sink.respond(&frame, Encoded::default());
         }
     }
 }
@@ -69,8 +69,8 @@ impl Batch {
 impl State {
     fn add(&mut self, frames: &[u8]) {
         for frame in frames.split(|b| *b == b'\n').filter(|f| !f.is_empty()) {
-            self.answers.extend_from_slice(frame);
-            self.answers.push(b',');
+            self.responses.extend_from_slice(frame);
+            self.responses.push(b',');
         }
     }
 }
@@ -94,13 +94,17 @@ impl FrameSink for Batch {
 }
 
 impl ReplySink for Batch {
+    fn wrapped(&self) -> Option<&dyn ReplySink> {
+        Some(&*self.sink)
+    }
+
     #[cold]
-    fn expect(&self) {
+    fn expect_response(&self) {
         lock(&self.state).open += 1;
     }
 
     #[cold]
-    fn answer(&self, frame: &[u8], _: Encoded) {
+    fn respond(&self, frame: &[u8], _: Encoded) {
         self.change(|state| {
             state.add(frame);
             state.open = state.open.saturating_sub(1);
@@ -108,34 +112,27 @@ impl ReplySink for Batch {
     }
 
     #[cold]
-    fn abandon(&self) {
+    fn cancel_response(&self) {
         let mut is_silent = false;
         self.change(|state| {
             state.open = state.open.saturating_sub(1);
-            is_silent = state.complete && state.open == 0 && state.answers.is_empty();
+            is_silent = state.complete && state.open == 0 && state.responses.is_empty();
         });
-        // Every call was cancelled, so nothing is sent, but the response to the batch must end.
+        // Every call was cancelled, so there is no response, but the HTTP exchange of the batch
+        // must end.
         if is_silent {
-            self.sink.abandon();
+            self.sink.cancel_response();
         }
     }
 
     #[cold]
-    fn post(&self, frames: &[u8], answer: Option<Encoded>) -> bool {
-        let Some(encoded) = answer else { return self.sink.post(frames, None) };
-        // An empty post reports whether the sink below supports posting.
-        let can = self.sink.post(b"", None);
+    fn try_send(&self, frames: &[u8], response: Option<Encoded>) -> bool {
+        let Some(encoded) = response else { return self.sink.try_send(frames, None) };
+        // Without frames, this returns whether the wrapped sink can send without blocking.
+        let can = self.sink.try_send(b"", None);
         if can {
-            self.answer(frames, encoded);
+            self.respond(frames, encoded);
         }
         can
-    }
-
-    fn principal(&self) -> Option<&str> {
-        self.sink.principal()
-    }
-
-    fn pause(&self, time: Duration) {
-        self.sink.pause(time);
     }
 }

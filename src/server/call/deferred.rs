@@ -1,8 +1,8 @@
-//! Deferred calls: a handler returns [`Handled::Deferred`], which frees its worker, and another
+//! Deferred calls: a handler returns [`Output::Deferred`], which frees its worker, and another
 //! thread ends the call through a [`Deferred`]. A served hub uses this.
 //!
-//! Until a `Deferred` is consumed its call is in flight like any other: the client may cancel it,
-//! and the watchdog ends it after the time of [`Deferred::allow`]. [`Deferred::on_cancel`] reports
+//! Until a `Deferred` is consumed, its call is in flight like any other: the client may cancel it,
+//! and the watchdog ends it at the deadline of [`Deferred::allow`]. [`Deferred::on_cancel`] reports
 //! both.
 //!
 //! # Invariants
@@ -14,64 +14,32 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::era::{self, Questions, Signal};
-use crate::json::{Json, Writer};
-use crate::model::client_request::{Ask, AskRequest};
-use crate::model::{ClientCapabilities, Fault, Level};
+use crate::era::RequestMode;
+use crate::json::Json;
+use crate::model::Fault;
+use crate::model::client_request::KeyedRequest;
 
-use super::in_flight::Call;
 use super::request_state::NOTE;
-use super::{CallResult, Handled, Job, failed};
-use crate::server::connection::Connection;
+use super::{CallResult, Job, Output, failed};
 use crate::server::serve::state::Shared;
 use crate::server::tool_error::ToolError;
 
 /// Callback that takes over a call.
-pub(crate) type Begin = Box<dyn FnOnce(Deferred) + Send>;
+pub(crate) type DeferFn = Box<dyn FnOnce(Deferred) + Send>;
 
 /// A call in flight whose handler has returned.
 pub(crate) struct Deferred {
-    job: Option<Job>,
+    pub(in crate::server) job: Option<Job>,
     shared: Arc<Shared>,
 }
 
-/// Sender of a call, as far as it is known.
-#[derive(Clone)]
-pub(crate) struct Caller {
-    conn: Arc<Connection>,
-    call: Arc<Call>,
-}
-
-impl Caller {
-    /// Returns whether both calls certainly come from one client.
-    pub(crate) fn is(&self, other: &Caller) -> bool {
-        Arc::ptr_eq(&self.call, &other.call) || (Arc::ptr_eq(&self.conn, &other.conn) && !self.conn.shared)
-    }
-
-    /// Logs an entry to the session of the call, if one is open and requested it.
-    pub(crate) fn log(&self, level: Level, logger: &str, data: &Json) {
-        self.conn.log(level, Some(logger), data);
-    }
-}
-
 impl Deferred {
-    /// The call of a handler that deferred it.
+    /// Wraps the job of a call whose handler deferred it.
     pub(crate) fn of(mut job: Job) -> Deferred {
-        job.posts = true;
+        job.must_not_block = true;
         let shared = Arc::clone(&job.conn.core.shared);
         shared.deferred.fetch_add(1, Ordering::SeqCst);
         Deferred { job: Some(job), shared }
-    }
-
-    /// The sender of the call.
-    pub(crate) fn caller(&self) -> Option<Caller> {
-        let job = self.job.as_ref()?;
-        Some(Caller { conn: Arc::clone(&job.conn), call: Arc::clone(&job.call) })
-    }
-
-    /// The client's capabilities.
-    pub(crate) fn client_can(&self) -> ClientCapabilities {
-        self.job.as_ref().map(|job| job.query.peer.capabilities).unwrap_or_default()
     }
 
     /// Runs `hook` when the call is cancelled, at once if it already is. The hook must not block. A
@@ -89,32 +57,6 @@ impl Deferred {
         }
     }
 
-    /// Reports progress if the client requested it. Dropped while the client does not read.
-    pub(crate) fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
-        let Some(job) = &self.job else { return };
-        if let Some(token) = job.query.progress {
-            self.signal(job, Signal::Progress { token: job.doc.at(token).raw(), done, total, message });
-        }
-    }
-
-    /// Logs an entry for this call, if the client requested entries of this level.
-    pub(crate) fn log(&self, level: Level, logger: &str, data: &Json) {
-        let Some(job) = &self.job else { return };
-        if job.query.peer.log_level.is_some_and(|floor| level >= floor) {
-            self.signal(job, Signal::Log { level, logger: Some(logger), data });
-        }
-    }
-
-    fn signal(&self, job: &Job, signal: Signal<'_>) {
-        if job.call.is_settled() || job.conn.congested() {
-            return;
-        }
-        let mut w = Writer::new();
-        job.era.signal(&mut w, job.query.peer.revision, signal);
-        w.newline();
-        job.conn.outbox.send(&job.sink, w.into_bytes());
-    }
-
     /// Ends a subscribe call once the delegate has reported whether updates are available.
     pub(crate) fn subscribe(self, uri: String) {
         let Some(job) = &self.job else { return };
@@ -126,70 +68,60 @@ impl Deferred {
             }
         });
         let shared = Arc::clone(&self.shared);
-        let Some(delegate) = shared.delegate() else { return self.finish(Ok(Handled::Empty)) };
+        let Some(delegate) = shared.delegate() else { return self.finish(Ok(Output::Empty)) };
         delegate.watch(
             vec![uri],
             Box::new(move |watched| {
                 let lost = || Err(ToolError::new("the handler dropped the subscription"));
                 let result = watched.into_iter().next().map_or_else(lost, |(_, result)| result);
-                self.finish(result.map(|()| Handled::Empty));
+                self.finish(result.map(|()| Output::Empty));
             }),
         );
     }
 
-    /// Ends a greeting once the delegate has reported its instructions, within a time that it
-    /// bounds.
-    pub(crate) fn greet(self) {
+    /// Ends a client's first request once the delegate has reported its instructions. The delegate
+    /// bounds the time.
+    pub(crate) fn describe_server(self) {
         self.allow(Duration::ZERO);
         let shared = Arc::clone(&self.shared);
-        let Some(delegate) = shared.delegate() else { return self.finish(Ok(Handled::Greeting(None))) };
-        delegate.greet(Box::new(move |instructions| self.finish(Ok(Handled::Greeting(instructions)))));
+        let Some(delegate) = shared.delegate() else {
+            return self.finish(Ok(Output::ServerDescription(None)));
+        };
+        delegate.instructions(Box::new(move |instructions| {
+            self.finish(Ok(Output::ServerDescription(instructions)))
+        }));
     }
 
     /// Ends the call with this result.
-    pub(crate) fn finish(mut self, result: Result<Handled, ToolError>) {
+    pub(crate) fn finish(mut self, result: Result<Output, ToolError>) {
         let Some(job) = self.job.take() else { return };
         let result = match result {
             Ok(outcome) => CallResult::Done(outcome),
-            Err(failure) => failed(&job.scope(), failure, Vec::new()),
+            Err(failure) => failed(&job.query, job.era, failure, Vec::new()),
         };
         job.settle(result);
     }
 
     /// Sends requests to the client. The handler runs again with the responses and `note`.
-    pub(crate) fn ask(mut self, questions: &[(String, AskRequest)], note: &Json) {
+    #[allow(dead_code)] // Used by tasks and by the hub.
+    pub(crate) fn send_input_requests(mut self, requests: Vec<KeyedRequest>, note: &Json) {
         let Some(mut job) = self.job.take() else { return };
-        // The responses of earlier rounds were forwarded.
-        job.answers = vec![(NOTE.to_owned(), Ok(note.to_doc()))];
-        if let Questions::InResult = job.era.questions() {
-            if let Err(fault) = job.conn.core.need_sealer() {
+        // The responses of earlier rounds were already forwarded.
+        job.responses = vec![(NOTE.to_owned(), Ok(note.to_doc()))];
+        if let RequestMode::InResult = job.era.request_mode() {
+            if let Err(fault) = job.conn.core.ensure_sealer() {
                 return job.settle(CallResult::Fault(fault));
             }
         }
-        for (_, request) in questions {
-            let needed = request.needs();
-            if !job.query.peer.capabilities.cover(needed) {
+        for input in &requests {
+            let needed = input.request.needs();
+            if !job.query.peer.capabilities.contains(needed) {
                 let failure = ToolError::fault(Fault::MissingCapability(needed));
-                let result = failed(&job.scope(), failure, Vec::new());
+                let result = failed(&job.query, job.era, failure, Vec::new());
                 return job.settle(result);
             }
         }
-        let ask = |(key, request): &(String, AskRequest)| Ask {
-            key: key.clone(),
-            request: request.clone(),
-            write: era::question,
-        };
-        job.settle(CallResult::Asked(questions.iter().map(ask).collect()));
-    }
-
-    /// Runs the handler again with `note`.
-    pub(crate) fn again(mut self, note: &Json) {
-        let Some(mut job) = self.job.take() else { return };
-        job.answers = vec![(NOTE.to_owned(), Ok(note.to_doc()))];
-        let core = Arc::clone(&job.conn.core);
-        if let Err(refused) = core.pool.try_submit(job) {
-            refused.job.settle(CallResult::Fault(Fault::Internal("The server is shutting down")));
-        }
+        job.settle(CallResult::InputRequired(requests));
     }
 }
 
@@ -198,7 +130,7 @@ impl Drop for Deferred {
         if let Some(job) = self.job.take() {
             job.settle(CallResult::Fault(Fault::Internal("The handler dropped the deferred call")));
         }
-        // Last, so that shutdown waits for the response.
+        // After the response, because shutdown waits until this counter is zero.
         self.shared.deferred.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -7,8 +7,8 @@
 //! # Invariants
 //! - A call is in the table from admission until just before its response is sent, so that a client
 //!   can reuse the id as soon as it has the response. The party that removes a call settles it.
-//! - `keys` has as many entries as `calls`, in the same order; the `place` of a call that is here
-//!   is its place in both. Only the table, under its lock, changes them.
+//! - `keys` has as many entries as `calls`, in the same order. The `place` of a call in the table
+//!   is its index in both. Only the table changes them, under its lock.
 //! - `weight` is the sum of the weights of all calls that are not parked. Parked calls have a bound
 //!   of their own; otherwise the reader could not read the input they wait for.
 
@@ -25,15 +25,15 @@ use crate::transport::ReplySink;
 /// Callback for the cancellation of a deferred call.
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// Phase of a call after it was queued, which is 0. The order matters: a call in a phase from
-/// [`Phase::Settled`] on gets no other response and does not change its phase.
+/// Phase of a call. The initial phase, 0, is a queued call. The order matters: from
+/// [`Phase::Settled`] on, a call gets no other response and does not change its phase.
 #[derive(Clone, Copy)]
 enum Phase {
     /// The handler was called.
     Started = 1,
     /// A party has claimed the right to respond.
     Settled,
-    /// The same, and the handler's result is dropped.
+    /// As [`Phase::Settled`], and the handler's result is dropped.
     Cancelled,
 }
 
@@ -53,8 +53,8 @@ impl Call {
     /// Advances to `next`, unless the call is settled or already in that phase. Returns whether it
     /// advanced.
     fn advance(&self, next: Phase) -> bool {
-        let most = (next as u8).min(Phase::Settled as u8);
-        let to = |phase| (phase < most).then_some(next as u8);
+        let limit = (next as u8).min(Phase::Settled as u8);
+        let to = |phase| (phase < limit).then_some(next as u8);
         self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, to).is_ok()
     }
 
@@ -72,7 +72,7 @@ impl Call {
         mine
     }
 
-    /// Runs `hook` when the call is cancelled, at once if it was.
+    /// Runs `hook` when the call is cancelled, at once if it already is.
     #[allow(dead_code)] // Used by the hub.
     pub(crate) fn on_cancel(&self, hook: Hook) {
         {
@@ -159,14 +159,14 @@ struct Table {
     /// Hash of each id, compared before the id itself.
     keys: Vec<u32>,
     weight: usize,
-    /// Serving ends: every call has room.
+    /// Set when serving ends. Every call fits from then on.
     over: bool,
 }
 
 impl Table {
-    fn has_room(&self, weight: usize, most: usize) -> bool {
+    fn has_room(&self, weight: usize, max: usize) -> bool {
         // A call beyond the limit is admitted alone.
-        self.over || self.weight == 0 || self.weight + weight <= most
+        self.over || self.weight == 0 || self.weight + weight <= max
     }
 
     fn push(&mut self, running: Running) {
@@ -224,14 +224,14 @@ impl InFlight {
         self.room.release(table);
     }
 
-    /// Enters a call, if with it all of them weigh no more than `most` bytes. Ids that must be
-    /// `unique` are those of one client.
-    pub(crate) fn enter(&self, running: Running, most: usize, unique: bool) -> Result<(), EnterError> {
+    /// Adds a call if all calls then weigh at most `max` bytes. With `unique`, which is set if all
+    /// ids are those of one client, an id that is in flight is rejected.
+    pub(crate) fn enter(&self, running: Running, max: usize, unique: bool) -> Result<(), EnterError> {
         let mut table = self.table();
         if unique && table.find_id(&running.id).is_some() {
             return Err(EnterError::Duplicate);
         }
-        if !table.has_room(running.weight, most) {
+        if !table.has_room(running.weight, max) {
             return Err(EnterError::NoRoom);
         }
         table.push(running);
@@ -240,9 +240,9 @@ impl InFlight {
     }
 
     /// Blocks until a call of this weight fits, or serving ends.
-    pub(crate) fn wait_for_room(&self, weight: usize, most: usize) {
+    pub(crate) fn wait_for_room(&self, weight: usize, max: usize) {
         let mut table = self.table();
-        while !table.has_room(weight, most) {
+        while !table.has_room(weight, max) {
             table = self.room.wait(table);
         }
     }
@@ -254,7 +254,7 @@ impl InFlight {
         self.room.release(table);
     }
 
-    /// Set if calls may be in flight; for the reader thread.
+    /// Returns whether calls may be in flight; for the reader thread.
     pub(crate) fn any(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }
@@ -303,7 +303,7 @@ impl InFlight {
         gone
     }
 
-    /// Number of calls in flight.
+    /// Returns the number of calls in flight.
     pub(crate) fn len(&self) -> usize {
         self.table().calls.len()
     }

@@ -9,7 +9,6 @@
 //! | [`request_state`] | sealed `requestState` of calls with several rounds |
 
 pub(crate) mod batch;
-#[allow(dead_code)] // Some of it is used by the hub only.
 pub(crate) mod deferred;
 pub(crate) mod in_flight;
 pub(crate) mod request_state;
@@ -17,23 +16,28 @@ pub(crate) mod request_state;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use crate::era::{self, Proxied, Questions, Reply, ReplyTarget, ServerEra, meta};
+use crate::era::{RawResult, Reply, ReplyTarget, RequestMode, ServerEra, capability, meta};
 use crate::json::{Doc, Kind, Value};
-use crate::model::client_request::Ask;
+use crate::model::client_request::KeyedRequest;
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::uri_template::Variables;
 use crate::model::{Fault, Operation, Query};
 use crate::pool;
 use crate::transport::ReplySink;
 
-use self::deferred::{Begin, Deferred};
+use self::deferred::{DeferFn, Deferred};
 use self::in_flight::Call;
-use self::request_state::Answers;
+use self::request_state::Responses;
+use crate::server::callers::call_limits::CallPermit;
+use crate::server::callers::observation::{self, around};
+use crate::server::callers::visibility;
 use crate::server::connection::Connection;
 use crate::server::context::Context;
+use crate::server::extension::Method;
 use crate::server::registry::{
-    Arguments, CompleteFn, CompletionRequest, Listed, PromptEntry, ReadFn, ToolEntry, ToolHandler,
+    Arguments, CompleteFn, CompletionRequest, PromptEntry, ReadFn, Row, ToolEntry, ToolHandler,
 };
+use crate::server::tasks::{self, ContextTask};
 use crate::server::tool_error::{Reason, ToolError};
 
 /// A call on its way to a worker.
@@ -45,34 +49,40 @@ pub(crate) struct Job {
     pub doc: Box<Doc>,
     pub query: Query,
     pub target: Target,
-    pub answers: Answers,
+    pub responses: Responses,
     pub call: Arc<Call>,
     /// Time of admission.
     pub accepted: Option<Instant>,
-    /// Its response must be sent without waiting for the client.
-    pub posts: bool,
+    /// The thread that sends the response must not wait for the client.
+    pub must_not_block: bool,
+    /// Counts the call in the limits of its caller.
+    #[allow(dead_code)] // It acts when it is dropped.
+    pub permit: Option<CallPermit>,
 }
 
 /// Handler of a call.
 #[derive(Clone)]
 pub(crate) enum Target {
-    Tool(Arc<Listed<ToolEntry>>),
+    Tool(Arc<Row<ToolEntry>>),
     Read(Arc<ReadFn>, Arc<Variables>),
-    Prompt(Arc<Listed<PromptEntry>>),
+    Prompt(Arc<Row<PromptEntry>>),
     Complete(Arc<CompleteFn>),
-    /// A subscription through the owner of the catalog's entries.
+    /// A method of an extension.
+    Method(Method),
+    /// A subscription that the server's [`Delegate`](crate::server::registry::catalog::Delegate)
+    /// makes.
     Subscribe,
-    /// The response to a client's first message, with the instructions of that owner.
-    Greeting,
+    /// The response to a client's first request, with the instructions of the delegate.
+    ServerDescription,
 }
 
 impl Target {
-    /// The index of its inline handler, if it has one.
+    /// Returns the index of the inline handler, if the target has one.
     pub(crate) fn inline(&self) -> Option<usize> {
         match self {
             Target::Tool(entry) => match entry.entry.handler {
                 ToolHandler::Inline(place) => Some(place),
-                ToolHandler::Pooled(_) => None,
+                _ => None,
             },
             _ => None,
         }
@@ -80,34 +90,34 @@ impl Target {
 }
 
 /// Outcome of a handler.
-pub(crate) enum Handled {
+pub(crate) enum Output {
     Tool(ToolOutput),
     Read(ReadOutput),
     Prompt(PromptOutput),
     Completion(Completion),
-    /// The result of an upstream.
-    #[allow(dead_code)] // Made by the hub.
-    Proxied(Box<dyn Proxied>),
+    /// A result of another server, or of a method of an extension.
+    #[allow(dead_code)] // Made with the features `extensions` and `hub`.
+    Raw(Box<dyn RawResult>),
     /// Identity and capabilities of the server, with these instructions.
-    Greeting(Option<String>),
+    ServerDescription(Option<String>),
     /// Success without a result.
     Empty,
     /// The call ends later, through a [`Deferred`].
-    Deferred(Begin),
+    Deferred(DeferFn),
 }
 
 /// Result of a call.
 pub(crate) enum CallResult {
-    Done(Handled),
+    Done(Output),
     Fault(Fault),
     /// The handler needs responses of the client.
-    Asked(Vec<Ask>),
+    InputRequired(Vec<KeyedRequest>),
     /// The call ends later.
-    Deferred(Begin),
+    Deferred(DeferFn),
 }
 
 /// Handler of a tool that runs on the reader thread.
-pub(crate) type InlineFn = dyn FnMut(&mut Context<'_>, Value<'_>) -> Result<Handled, ToolError>;
+pub(crate) type InlineFn = dyn FnMut(&mut Context<'_>, Value<'_>) -> Result<Output, ToolError>;
 
 impl Job {
     /// Runs the handler on this thread and settles the call.
@@ -116,28 +126,29 @@ impl Job {
             return self.conn.core.recycle(self.doc);
         }
         self.call.start();
-        let mut answers = std::mem::take(&mut self.answers);
-        let result = conclude(&self.scope(), &self.target, &mut answers, None);
-        self.answers = answers;
+        observation::started(&*self.sink);
+        let mut responses = std::mem::take(&mut self.responses);
+        let result = run_handler(&self.scope(), &self.target, &mut responses, None);
+        self.responses = responses;
         self.settle(result);
     }
 
-    /// Target of its response.
-    pub(crate) fn to(&self) -> ReplyTarget<'_> {
+    /// Returns the target of the response.
+    pub(crate) fn reply_target(&self) -> ReplyTarget<'_> {
         ReplyTarget {
             id: self.doc.at(self.query.id).raw(),
             revision: self.query.peer.revision,
-            card: &self.conn.core.card,
+            server: &self.conn.core.info,
         }
     }
 
-    /// Bytes of memory of its message and of the client's responses.
+    /// Returns the bytes of memory of the message and of the client's responses.
     pub(crate) fn weight(&self) -> usize {
-        let answers = self.answers.iter().map(|(_, answer)| answer.as_ref().map_or(0, Doc::memory));
-        self.doc.memory() + answers.sum::<usize>()
+        let responses = self.responses.iter().map(|(_, response)| response.as_ref().map_or(0, Doc::memory));
+        self.doc.memory() + responses.sum::<usize>()
     }
 
-    /// The call as its handler's context sees it.
+    /// Returns the parts of the call that its handler's context uses.
     pub(crate) fn scope(&self) -> CallScope<'_> {
         CallScope {
             conn: &self.conn,
@@ -151,8 +162,15 @@ impl Job {
     }
 
     /// Sends the response or requests to the client, or passes the call to its deferred owner.
-    pub(crate) fn settle(self, result: CallResult) {
+    pub(crate) fn settle(mut self, mut result: CallResult) {
+        // A client may call again as soon as it has the response, so the call must not count then.
+        match result {
+            CallResult::Deferred(_) => {}
+            CallResult::InputRequired(_) if self.era.request_mode() == RequestMode::Requests => {}
+            _ => self.permit = None,
+        }
         let conn = &self.conn;
+        visibility::make_result_private(&conn.core, &mut result);
         match result {
             CallResult::Done(outcome) => conn.finish(&self, outcome.reply(conn)),
             CallResult::Fault(fault) => {
@@ -162,7 +180,7 @@ impl Job {
                 conn.finish(&self, Reply::Fault(&fault));
             }
             CallResult::Deferred(begin) => return begin(Deferred::of(self)),
-            CallResult::Asked(asks) => return self.ask(&asks),
+            CallResult::InputRequired(requests) => return self.request_input(&requests),
         }
         self.conn.core.recycle(self.doc);
     }
@@ -170,13 +188,13 @@ impl Job {
     /// Sends the handler's requests to the client.
     #[cold]
     #[inline(never)]
-    fn ask(self, asks: &[Ask]) {
+    fn request_input(self, requests: &[KeyedRequest]) {
         let conn = &self.conn;
-        match self.era.questions() {
-            Questions::Requests => return Arc::clone(conn).park(self, asks),
-            Questions::InResult => {
-                match conn.core.seal(self.sink.principal(), &self.query, &self.doc, &self.answers) {
-                    Ok(state) => conn.finish(&self, Reply::Asked { asks, state: &state }),
+        match self.era.request_mode() {
+            RequestMode::Requests => return Arc::clone(conn).park(self, requests),
+            RequestMode::InResult => {
+                match conn.core.seal(self.sink.principal(), &self.query, &self.doc, &self.responses) {
+                    Ok(state) => conn.finish(&self, Reply::InputRequired { requests, state: &state }),
                     Err(fault) => conn.finish(&self, Reply::Fault(&fault)),
                 }
             }
@@ -185,27 +203,28 @@ impl Job {
     }
 }
 
-impl Handled {
-    /// The outcome as a reply.
+impl Output {
+    /// Converts the outcome to a reply.
+    #[inline]
     pub(crate) fn reply(&self, conn: &Connection) -> Reply<'_> {
         match self {
-            Handled::Tool(output) => Reply::Tool(output),
-            Handled::Read(output) => Reply::Read(output, conn.core.read_cache),
-            Handled::Prompt(output) => Reply::Prompt(output),
-            Handled::Completion(output) => Reply::Completion(output),
-            Handled::Greeting(instructions) => Reply::Greeting {
-                offer: conn.core.offer(),
+            Output::Tool(output) => Reply::Tool(output),
+            Output::Read(output) => Reply::Read(output, conn.core.read_cache),
+            Output::Prompt(output) => Reply::Prompt(output),
+            Output::Completion(output) => Reply::Completion(output),
+            Output::ServerDescription(instructions) => Reply::ServerDescription {
+                capabilities: conn.core.capabilities(),
                 cache: conn.core.list_cache,
                 instructions: instructions.as_deref(),
             },
-            Handled::Proxied(result) => Reply::Proxied(&**result, conn.core.read_cache),
+            Output::Raw(result) => Reply::Raw(&**result, conn.core.read_cache),
             // `check` turns a deferred outcome into `CallResult::Deferred`.
-            Handled::Empty | Handled::Deferred(_) => Reply::Empty,
+            Output::Empty | Output::Deferred(_) => Reply::Empty,
         }
     }
 }
 
-/// A call as its handler's context sees it.
+/// The parts of a call that its handler's context uses.
 pub(crate) struct CallScope<'c> {
     pub conn: &'c Connection,
     pub sink: &'c dyn ReplySink,
@@ -218,10 +237,10 @@ pub(crate) struct CallScope<'c> {
 }
 
 /// Runs the handler. Checks its arguments and its result, and catches its panics.
-pub(crate) fn conclude(
+pub(crate) fn run_handler(
     scope: &CallScope<'_>,
     target: &Target,
-    answers: &mut Answers,
+    responses: &mut Responses,
     inline: Option<&mut InlineFn>,
 ) -> CallResult {
     let core = &scope.conn.core;
@@ -234,15 +253,26 @@ pub(crate) fn conclude(
         deadline: scope.deadline,
         logging: core.logging,
         host: scope.conn,
-        answers,
-        asks: Vec::new(),
+        responses,
+        requests: Vec::new(),
         keys: Vec::new(),
         last_progress: f64::NEG_INFINITY,
+        task: ContextTask::of(&core.shared.tasks),
     };
-    let result = pool::guard(|| run(&mut ctx, target, inline).map(|outcome| check(target, outcome)));
+    run_handler_in(&mut ctx, target, inline)
+}
+
+/// Runs the handler in this context.
+#[inline]
+pub(crate) fn run_handler_in(
+    ctx: &mut Context<'_>,
+    target: &Target,
+    inline: Option<&mut InlineFn>,
+) -> CallResult {
+    let result = pool::guard(|| run(ctx, target, inline).map(|outcome| check(target, outcome)));
     match result {
         Ok(Ok(result)) => result,
-        Ok(Err(failure)) => failed(scope, failure, std::mem::take(&mut ctx.asks)),
+        Ok(Err(failure)) => failed(ctx.query, ctx.era, failure, std::mem::take(&mut ctx.requests)),
         Err(_panicked) => CallResult::Fault(Fault::Internal("The handler panicked")),
     }
 }
@@ -251,30 +281,19 @@ fn run<'c>(
     ctx: &mut Context<'c>,
     target: &Target,
     inline: Option<&mut InlineFn>,
-) -> Result<Handled, ToolError> {
+) -> Result<Output, ToolError> {
     let doc: &'c Doc = ctx.doc;
     match (target, ctx.query.operation) {
         (Target::Tool(entry), Operation::CallTool { arguments, .. }) => {
-            let arguments = match arguments {
-                Some(node) => doc.at(node),
-                None => no_arguments(),
-            };
-            if let Some(check) = &entry.entry.input {
-                check.check(arguments).map_err(|v| ctx.bad_arguments(&v))?;
-            }
-            match (&entry.entry.handler, inline) {
-                (ToolHandler::Pooled(handler), _) => handler(ctx, arguments),
-                (ToolHandler::Inline(_), Some(handler)) => handler(ctx, arguments),
-                (ToolHandler::Inline(_), None) => {
-                    Err(ToolError::fault(Fault::Internal("The tool can run only on the thread that serves")))
-                }
-            }
+            let arguments = arguments.map(|node| doc.at(node)).unwrap_or(no_arguments());
+            run_tool(ctx, entry, arguments, inline)
         }
         (Target::Read(read, variables), Operation::ReadResource { uri }) => {
             let uri = doc.at(uri).as_str().unwrap_or_default();
             match read(ctx, uri, variables)? {
-                // No contents is "not found", never an empty list (server/resources, 2026-07-28).
-                Handled::Read(output) if output.contents.is_empty() => Err(ToolError::not_found(uri)),
+                // Without contents the resource is "not found"; an empty list is never sent
+                // (server/resources, 2026-07-28).
+                Output::Read(output) if output.contents.is_empty() => Err(ToolError::not_found(uri)),
                 outcome => Ok(outcome),
             }
         }
@@ -290,34 +309,59 @@ fn run<'c>(
             };
             complete(ctx, &request)
         }
+        (Target::Method(method), _) => method.run(ctx, ctx.query.params.map(|node| doc.at(node))),
         (Target::Subscribe, Operation::Subscribe { uri }) => {
             let uri = doc.at(uri).as_str().unwrap_or_default().to_owned();
-            Ok(Handled::Deferred(Box::new(move |deferred| deferred.subscribe(uri))))
+            Ok(Output::Deferred(Box::new(move |deferred| deferred.subscribe(uri))))
         }
-        (Target::Greeting, _) => Ok(Handled::Deferred(Box::new(Deferred::greet))),
+        (Target::ServerDescription, _) => Ok(Output::Deferred(Box::new(Deferred::describe_server))),
         _ => Err(ToolError::fault(Fault::Internal("The handler does not match the request"))),
     }
 }
 
-/// An empty object, for calls without arguments.
-fn no_arguments() -> Value<'static> {
+/// Checks the arguments of a tool and runs its handler.
+fn run_tool(
+    ctx: &mut Context<'_>,
+    entry: &Row<ToolEntry>,
+    arguments: Value<'_>,
+    inline: Option<&mut InlineFn>,
+) -> Result<Output, ToolError> {
+    if let Some(check) = &entry.entry.input {
+        check.check(arguments).map_err(|v| ctx.bad_arguments(&v))?;
+    }
+    let tool = &entry.entry.tool;
+    match (&entry.entry.handler, inline) {
+        (ToolHandler::Pooled(handler), _) => {
+            tasks::run(ctx, tool, |ctx| around(ctx, tool, arguments, &mut |ctx| handler(ctx, arguments)))
+        }
+        (ToolHandler::Inline(_), Some(handler)) => {
+            around(ctx, tool, arguments, &mut |ctx| handler(ctx, arguments))
+        }
+        (ToolHandler::Inline(_), None) => {
+            Err(ToolError::fault(Fault::Internal("Inline tools run only on the reader thread")))
+        }
+    }
+}
+
+/// Returns an empty object, for calls without arguments.
+pub(crate) fn no_arguments() -> Value<'static> {
     static EMPTY: OnceLock<Doc> = OnceLock::new();
     EMPTY.get_or_init(|| Doc::parse(b"{}").unwrap_or_default()).root()
 }
 
 /// Checks a result against the tool's output schema, and its `_meta` against the protocol's rules.
-fn check(target: &Target, mut outcome: Handled) -> CallResult {
+fn check(target: &Target, mut outcome: Output) -> CallResult {
     let flaw = match &mut outcome {
-        Handled::Tool(output) => meta::settle(output),
-        Handled::Read(output) => output.contents.iter().find_map(meta::of_contents),
-        Handled::Prompt(output) => output.messages.iter().find_map(|(_, block)| meta::of_block(block)),
+        Output::Tool(output) => meta::clean_and_check(output),
+        Output::Read(output) => output.contents.iter().find_map(meta::contents_error),
+        Output::Prompt(output) => output.messages.iter().find_map(|(_, block)| meta::block_error(block)),
         _ => None,
     };
     if let Some(flaw) = flaw {
         let message = format!("The result's _meta {flaw}");
         return CallResult::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message, data: None });
     }
-    if let (Target::Tool(entry), Handled::Tool(output)) = (target, &outcome) {
+    if let (Target::Tool(entry), Output::Tool(output)) = (target, &outcome) {
         if entry.entry.tool.output_schema.is_some() && !output.is_error {
             let Some(structured) = &output.structured else {
                 return CallResult::Fault(Fault::Internal("The tool returned no structured result"));
@@ -332,33 +376,41 @@ fn check(target: &Target, mut outcome: Handled) -> CallResult {
         }
     }
     match outcome {
-        Handled::Deferred(begin) => CallResult::Deferred(begin),
+        Output::Deferred(begin) => CallResult::Deferred(begin),
         outcome => CallResult::Done(outcome),
     }
 }
 
 #[cold]
 #[inline(never)]
-pub(crate) fn failed(scope: &CallScope<'_>, failure: ToolError, asks: Vec<Ask>) -> CallResult {
-    let tool = matches!(scope.query.operation, Operation::CallTool { .. });
+pub(crate) fn failed(
+    query: &Query,
+    era: &dyn ServerEra,
+    failure: ToolError,
+    requests: Vec<KeyedRequest>,
+) -> CallResult {
+    let tool = matches!(query.operation, Operation::CallTool { .. });
     match failure.into_reason() {
-        Reason::Asked if asks.is_empty() => {
+        Reason::InputRequired if requests.is_empty() => {
             CallResult::Fault(Fault::Internal("The handler returned early without a request to the client"))
         }
-        Reason::Asked => CallResult::Asked(asks),
-        Reason::Text(text) if tool => CallResult::Done(Handled::Tool(ToolOutput::failed(text))),
+        Reason::InputRequired => CallResult::InputRequired(requests),
+        Reason::Text(text) if tool => CallResult::Done(Output::Tool(ToolOutput::failed(text))),
         Reason::Text(text) => {
             CallResult::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message: text, data: None })
         }
-        // The capabilities of a session do not change, so the client cannot call in another way.
-        Reason::Fault(Fault::MissingCapability(needed))
-            if tool && scope.era.questions() == Questions::Requests =>
+        // The capabilities of a session do not change, so repeating the call cannot succeed: the
+        // model gets the error.
+        Reason::Fault(Fault::MissingCapability(need))
+            if tool && era.request_mode() == RequestMode::Requests =>
         {
             let mut text = "This tool sends a request to the client, which lacks the capability ".to_owned();
-            text.push_str(era::capability(needed));
-            CallResult::Done(Handled::Tool(ToolOutput::failed(text)))
+            text.push_str(capability(need));
+            CallResult::Done(Output::Tool(ToolOutput::failed(text)))
         }
         Reason::Fault(fault) => CallResult::Fault(fault),
+        #[cfg(feature = "tasks")]
+        Reason::Task => CallResult::Deferred(Box::new(Deferred::into_task)),
     }
 }
 

@@ -17,27 +17,27 @@ use hmac_sha256::{HMAC, Hash};
 use crate::era;
 use crate::json::sort::sort;
 use crate::json::{Doc, Kind, Value, Writer};
-use crate::model::client_request::Answer;
+use crate::model::client_request::ClientResponse;
 use crate::rpc::{RpcError, code as rpc_code};
 
-/// Length of the authentication code in bytes.
+/// Length of the message authentication code (MAC) in bytes.
 const TAG: usize = 32;
 
 /// The client's responses of earlier rounds, by key.
-pub(crate) type Answers = Vec<(String, Answer)>;
+pub(crate) type Responses = Vec<(String, ClientResponse)>;
 
 /// Key of the note that a handler leaves for its next run. No client can send a response with this
-/// key: see [`Core::answers`](crate::server::serve::state::Core::answers).
+/// key: see [`Core::input_responses`](crate::server::serve::state::Core::input_responses).
 pub(crate) const NOTE: &str = "\0";
 
 /// A method and its parameters.
-pub(crate) type BoundRequest<'d> = (&'static str, Option<Value<'d>>);
+pub(crate) type BoundRequest<'d> = (&'d str, Option<Value<'d>>);
 
 /// Function that opens a state. Its arguments are the key, the principal, the digest of the
 /// request, the time and the state.
-type Open = fn(&[u8; 32], &str, &[u8; 32], u64, &str) -> Option<Answers>;
+type Open = fn(&[u8; 32], &str, &[u8; 32], u64, &str) -> Option<Responses>;
 
-/// Key with its operations.
+/// Key for sealed states, with the functions that use it.
 ///
 /// The functions are called through fields, so that a program that neither sends requests to the
 /// client nor sets a key links no cryptography.
@@ -46,23 +46,23 @@ pub(crate) struct Sealer {
     /// Start of the time scale. `None` for the system's clock, which other processes share.
     since: Option<Instant>,
     digest: fn(&str, Option<Value<'_>>) -> [u8; 32],
-    seal: fn(&[u8; 32], &str, &[u8; 32], u64, &Answers) -> String,
+    seal: fn(&[u8; 32], &str, &[u8; 32], u64, &Responses) -> String,
     open: Open,
 }
 
 impl Sealer {
-    /// Sealer with a key that other processes share.
+    /// Creates a sealer with a key that other processes share.
     pub(crate) fn new(key: [u8; 32]) -> Sealer {
         Sealer { key, since: None, digest, seal, open }
     }
 
-    /// Sealer with a key of this process only. It does not use the system's clock, which jumps by
-    /// years on a single-board computer without a real-time clock.
-    pub(crate) fn own(key: [u8; 32]) -> Sealer {
+    /// Creates a sealer with a key of this process only. It does not use the system's clock, which
+    /// jumps by years on a single-board computer without a real-time clock.
+    pub(crate) fn for_this_process(key: [u8; 32]) -> Sealer {
         Sealer { since: Some(Instant::now()), ..Sealer::new(key) }
     }
 
-    /// The time in seconds. A clock before 1970 reads as 1970.
+    /// Returns the time in seconds. A clock before 1970 reads as 1970.
     fn now(&self) -> u64 {
         match self.since {
             Some(since) => since.elapsed().as_secs(),
@@ -70,53 +70,53 @@ impl Sealer {
         }
     }
 
-    /// Seals `answers` for the request. The state is valid for `time`.
+    /// Seals `responses` for the request. The state is valid for `time`.
     pub(crate) fn seal(
         &self,
         principal: &str,
         request: BoundRequest<'_>,
         time: Duration,
-        answers: &Answers,
+        responses: &Responses,
     ) -> String {
         let expires = self.now().saturating_add(seconds(time));
-        (self.seal)(&self.key, principal, &(self.digest)(request.0, request.1), expires, answers)
+        (self.seal)(&self.key, principal, &(self.digest)(request.0, request.1), expires, responses)
     }
 
-    /// The responses in a sealed state. `None` if it was not sealed with this key, was changed, has
-    /// expired, or belongs to another request or principal.
-    pub(crate) fn open(&self, principal: &str, request: BoundRequest<'_>, state: &str) -> Option<Answers> {
+    /// Returns the responses in a sealed state. `None` if it was not sealed with this key, was
+    /// changed, has expired, or belongs to another request or principal.
+    pub(crate) fn open(&self, principal: &str, request: BoundRequest<'_>, state: &str) -> Option<Responses> {
         (self.open)(&self.key, principal, &(self.digest)(request.0, request.1), self.now(), state)
     }
 }
 
-/// Whole seconds, rounded up, so that a state does not expire early.
+/// Returns whole seconds, rounded up, so that a state does not expire early.
 fn seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
-fn seal(key: &[u8; 32], principal: &str, digest: &[u8; 32], expires: u64, answers: &Answers) -> String {
+fn seal(key: &[u8; 32], principal: &str, digest: &[u8; 32], expires: u64, responses: &Responses) -> String {
     let mut w = Writer::new();
     w.begin_object();
     w.key("e").u64(expires);
     w.key("d").string(&Base64UrlUnpadded::encode_string(digest));
     w.key("a").begin_object();
-    for (name, answer) in answers {
+    for (name, response) in responses {
         // Errors are not stored: in the modern era responses are results.
-        if let Ok(doc) = answer {
+        if let Ok(doc) = response {
             w.key(name).value(doc.root());
         }
     }
     w.end_object().end_object();
     let mut bytes = w.into_bytes();
-    let tag = code(key, principal, &bytes);
+    let tag = mac(key, principal, &bytes);
     bytes.extend_from_slice(&tag);
     Base64UrlUnpadded::encode_string(&bytes)
 }
 
-fn open(key: &[u8; 32], principal: &str, digest: &[u8; 32], now: u64, state: &str) -> Option<Answers> {
+fn open(key: &[u8; 32], principal: &str, digest: &[u8; 32], now: u64, state: &str) -> Option<Responses> {
     let bytes = Base64UrlUnpadded::decode_vec(state).ok()?;
     let (text, tag) = bytes.split_at_checked(bytes.len().checked_sub(TAG)?)?;
-    let expected = code(key, principal, text);
+    let expected = mac(key, principal, text);
     // Compares every byte, so that the duration does not reveal the first difference.
     let difference = expected.iter().zip(tag).fold(0, |all, (a, b)| all | (a ^ b));
     if std::hint::black_box(difference) != 0 {
@@ -128,19 +128,19 @@ fn open(key: &[u8; 32], principal: &str, digest: &[u8; 32], now: u64, state: &st
     if !same_request || root.get("e")?.as_u64()? < now {
         return None;
     }
-    let mut answers = Answers::new();
+    let mut responses = Responses::new();
     for (name, value) in root.get("a")?.members() {
-        let answer = Doc::parse(value.raw().as_bytes()).map_err(|_| RpcError::new(0, "unreadable"));
-        answers.push((name.to_owned(), answer));
+        let response = Doc::parse(value.raw().as_bytes()).map_err(|_| RpcError::new(0, "unreadable"));
+        responses.push((name.to_owned(), response));
     }
-    Some(answers)
+    Some(responses)
 }
 
 /// Digest of a request: its method and its parameters as JSON values, without those that change
 /// between rounds. The order of members does not matter.
 fn digest(method: &str, params: Option<Value<'_>>) -> [u8; 32] {
     let top = step(&[0; 32], b'.', "");
-    // An explicit stack bounds the native stack. Each name is hashed once at any depth.
+    // An explicit stack instead of recursion. Each name is hashed once, at any depth.
     let mut open: Vec<([u8; 32], Value<'_>)> = Vec::new();
     for (name, value) in params.into_iter().flat_map(Value::members) {
         if !era::CHANGES_BETWEEN_ROUNDS.contains(&name) {
@@ -172,17 +172,17 @@ fn digest(method: &str, params: Option<Value<'_>>) -> [u8; 32] {
     hash.finalize()
 }
 
-/// Hash of a position, a kind and a value. The first two parts have fixed lengths, so different
-/// steps never hash the same bytes.
-fn step(place: &[u8; 32], sort: u8, what: impl AsRef<[u8]>) -> [u8; 32] {
+/// Hash of a position, a kind and a value. The position and the kind have fixed lengths, so
+/// different steps never hash the same bytes.
+fn step(place: &[u8; 32], kind: u8, value: impl AsRef<[u8]>) -> [u8; 32] {
     let mut hash = Hash::new();
     hash.update(place);
-    hash.update([sort]);
-    hash.update(what);
+    hash.update([kind]);
+    hash.update(value);
     hash.finalize()
 }
 
-fn code(key: &[u8; 32], principal: &str, text: &[u8]) -> [u8; TAG] {
+fn mac(key: &[u8; 32], principal: &str, text: &[u8]) -> [u8; TAG] {
     let mut message = Vec::with_capacity(8 + principal.len() + text.len());
     message.extend_from_slice(&(principal.len() as u64).to_le_bytes());
     message.extend_from_slice(principal.as_bytes());
@@ -190,10 +190,11 @@ fn code(key: &[u8; 32], principal: &str, text: &[u8]) -> [u8; TAG] {
     HMAC::mac(message, key)
 }
 
-/// The client's response as stored data. The handler that sent the request checks its content.
+/// Converts the client's response to stored data. The handler that sent the request checks its
+/// content.
 #[cold]
 #[inline(never)]
-pub(crate) fn answer_of(outcome: Result<Value<'_>, Value<'_>>) -> Answer {
+pub(crate) fn client_response(outcome: Result<Value<'_>, Value<'_>>) -> ClientResponse {
     match outcome {
         Ok(result) => Doc::parse(result.raw().as_bytes())
             .map_err(|error| RpcError::new(rpc_code::PARSE, error.to_string())),
@@ -212,17 +213,17 @@ mod tests {
     fn sealed() -> (String, [u8; 32]) {
         let params = Doc::parse(br#"{"name":"t","arguments":{"a":1}}"#).unwrap();
         let digest = digest("tools/call", Some(params.root()));
-        let answers = vec![("who".to_owned(), Ok(Doc::parse(br#"{"action":"accept"}"#).unwrap()))];
-        (seal(&KEY, "ada", &digest, 1000, &answers), digest)
+        let responses = vec![("who".to_owned(), Ok(Doc::parse(br#"{"action":"accept"}"#).unwrap()))];
+        (seal(&KEY, "ada", &digest, 1000, &responses), digest)
     }
 
     #[test]
-    fn what_was_sealed_opens_again() {
+    fn a_sealed_state_opens() {
         let (state, digest) = sealed();
-        let answers = open(&KEY, "ada", &digest, 1000, &state).unwrap();
-        assert_eq!(answers.len(), 1);
-        assert_eq!(answers[0].0, "who");
-        assert_eq!(answers[0].1.as_ref().unwrap().root().raw(), r#"{"action":"accept"}"#);
+        let responses = open(&KEY, "ada", &digest, 1000, &state).unwrap();
+        assert_eq!(responses.len(), 1);
+        assert_eq!(responses[0].0, "who");
+        assert_eq!(responses[0].1.as_ref().unwrap().root().raw(), r#"{"action":"accept"}"#);
     }
 
     #[test]
@@ -232,7 +233,7 @@ mod tests {
             let mut bytes = state.clone().into_bytes();
             bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(bytes).unwrap();
-            // The last character may carry unused bits; the decoder refuses those itself.
+            // The last character may contain unused bits, which the decoder rejects.
             assert!(open(&KEY, "ada", &digest, 0, &changed).is_none(), "byte {at}");
         }
         for cut in 0..state.len() {
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_lives_as_long_as_it_should_whatever_part_of_a_second_that_is() {
+    fn a_state_is_valid_for_its_lifetime_rounded_up_to_seconds() {
         for (time, whole) in
             [(0, 0), (1, 1), (999, 1), (1000, 1), (1001, 2), (1900, 2), (2000, 2), (600_000, 600)]
         {
@@ -267,8 +268,8 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_ones_own_counts_time_from_when_it_was_made() {
-        let (own, common) = (Sealer::own(KEY), Sealer::new(KEY));
+    fn a_key_of_one_process_does_not_use_the_system_clock() {
+        let (own, common) = (Sealer::for_this_process(KEY), Sealer::new(KEY));
         let request = ("tool", None);
         let state = own.seal("", request, Duration::from_secs(600), &vec![]);
         assert!(own.open("", request, &state).is_some());

@@ -16,32 +16,36 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::era::{self, Reply, ReplyTarget, ServerEra};
+use crate::era::{Reply, ReplyTarget, ServerEra};
 use crate::error::Error;
 use crate::json::{Json, Value, Writer};
-use crate::model::client_request::{Answer, Ask, AskRequest};
+use crate::model::client_request::{ClientResponse, KeyedRequest};
 use crate::model::content::ToolOutput;
 use crate::model::{Change, Fault, Filter, Operation, Revision, Session};
 use crate::rpc::{Id, RpcError, code};
+use crate::stderr;
 use crate::sync::lock;
 use crate::transport::ReplySink;
 
 use self::outbox::Outbox;
 use crate::server::call::Job;
 use crate::server::call::in_flight::{Call, EnterError, InFlight, Running};
+use crate::server::callers::{CallerRules, observation};
 use crate::server::context::CallHost;
+use crate::server::provided::Provided;
 use crate::server::serve::state::{Core, ParkPermit};
 
 /// The shared state of one connection.
 pub(crate) struct Connection {
     pub core: Arc<Core>,
     pub sink: Arc<dyn ReplySink>,
-    /// Many clients without sessions share the connection, so equal ids of theirs are unrelated.
+    /// The connection carries the requests of many clients without sessions, so equal ids are
+    /// unrelated.
     pub shared: bool,
     session: Mutex<Option<Session>>,
     calls: InFlight,
-    parked: Mutex<Parked>,
-    listens: Mutex<Vec<Listen>>,
+    pub(super) parked: Mutex<Parked>,
+    pub(super) listens: Mutex<Vec<Listen>>,
     /// Set with the first subscription. Until then calls need not compare their ids with those of
     /// subscriptions. Only the reader thread accesses it.
     listening: AtomicBool,
@@ -49,36 +53,36 @@ pub(crate) struct Connection {
     missed: Mutex<Vec<Change>>,
     /// Number of settled calls whose workers have not sent the response yet.
     answering: AtomicUsize,
-    /// The reader thread handles a frame, or has collected responses that are not sent yet.
+    /// Set while the reader thread handles a frame, or holds responses that are not sent yet.
     reading: AtomicBool,
     /// Messages that are sent without waiting for the client.
     pub outbox: Outbox,
 }
 
-/// Error of a call or request whose client has not responded before the deadline.
+/// Error for a call or request whose client has not responded before the deadline.
 const NO_RESPONSE: &str = "The client did not respond in time";
 
 /// Calls that wait for the client's responses.
 #[derive(Default)]
-struct Parked {
+pub(super) struct Parked {
     /// Id of the last request to the client.
-    last_id: u64,
+    pub(super) last_id: u64,
     calls: Vec<ParkedCall>,
     /// Requests to the client that belong to no call.
-    requests: Vec<ClientRequest>,
+    pub(super) requests: Vec<ClientRequest>,
 }
 
 /// Callback for the client's response.
-pub(crate) type OnAnswer = Box<dyn FnOnce(Answer) + Send>;
+pub(crate) type OnResponse = Box<dyn FnOnce(ClientResponse) + Send>;
 
 /// A request to the client that belongs to no call.
-struct ClientRequest {
-    id: u64,
-    on_answer: OnAnswer,
+pub(super) struct ClientRequest {
+    pub(super) id: u64,
+    pub(super) on_response: OnResponse,
     /// Time at which it fails without a response.
-    deadline: Instant,
-    /// The message while the session is not ready for requests.
-    unsent: Vec<u8>,
+    pub(super) deadline: Instant,
+    /// The message if it waits until the session is ready; empty once it is sent.
+    pub(super) unsent: Vec<u8>,
 }
 
 struct ParkedCall {
@@ -89,15 +93,18 @@ struct ParkedCall {
 }
 
 /// A subscription of the modern era.
-struct Listen {
-    /// Its acknowledgment was sent, so notifications may follow.
+pub(super) struct Listen {
+    /// Set when the acknowledgment was sent, so notifications may follow.
     open: bool,
     id: Id,
     raw: String,
-    filter: Filter,
+    pub(super) filter: Filter,
     era: &'static dyn ServerEra,
     revision: Revision,
     sink: Arc<dyn ReplySink>,
+    /// Tasks whose states wait until the client reads again.
+    #[cfg(feature = "tasks")]
+    late: Vec<String>,
 }
 
 impl CallHost for Connection {
@@ -113,8 +120,22 @@ impl CallHost for Connection {
         self.session().as_ref().map(|session| session.client.clone())
     }
 
-    fn need_sealer(&self) -> Result<(), Fault> {
-        self.core.need_sealer()
+    #[cfg(feature = "extensions")]
+    fn client_extension(&self, id: &str, meta: Option<Value<'_>>) -> Option<Json> {
+        let session = || self.session().as_ref().map(|session| session.extensions.clone());
+        self.core.extensions.as_ref()?.of_client(id, meta, &session)
+    }
+
+    fn provided(&self) -> &Provided {
+        &self.core.provided
+    }
+
+    fn callers(&self) -> &CallerRules {
+        &self.core.callers
+    }
+
+    fn ensure_sealer(&self) -> Result<(), Fault> {
+        self.core.ensure_sealer()
     }
 
     fn busy(&self) -> bool {
@@ -141,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// Connection for the requests of many clients, each with a sink of its own.
+    /// Connection for the requests of many clients, each with its own sink.
     #[cfg(feature = "http-server")]
     pub(crate) fn shared(core: Arc<Core>, sink: Arc<dyn ReplySink>) -> Connection {
         Connection { shared: true, ..Connection::new(core, sink) }
@@ -162,16 +183,16 @@ impl Connection {
         self.reading.load(Ordering::SeqCst)
     }
 
-    /// The session, if one is open.
+    /// Returns the session, if one is open.
     pub(crate) fn session(&self) -> MutexGuard<'_, Option<Session>> {
         lock(&self.session)
     }
 
-    /// Admits a call if the calls in flight weigh at most `most` bytes then. The call stays in the
+    /// Admits a call if the calls in flight weigh at most `max` bytes then. The call stays in the
     /// table until it is settled.
-    pub(crate) fn begin(&self, job: &Job, most: usize) -> Result<(), EnterError> {
+    pub(crate) fn begin(&self, job: &Job, max: usize) -> Result<(), EnterError> {
         let Some(id) = Id::read(job.doc.at(job.query.id)) else { return Ok(()) };
-        if !self.shared && self.listening.load(Ordering::Relaxed) && self.listens_as(&id) {
+        if !self.shared && self.listening.load(Ordering::Relaxed) && self.has_subscription(&id) {
             return Err(EnterError::Duplicate);
         }
         let running = Running {
@@ -184,7 +205,7 @@ impl Connection {
             sink: Arc::clone(&job.sink),
             weight: job.weight(),
         };
-        self.calls.enter(running, most, !self.shared)?;
+        self.calls.enter(running, max, !self.shared)?;
         self.core.watchdog.arm();
         Ok(())
     }
@@ -196,14 +217,14 @@ impl Connection {
 
     /// Returns whether a call or subscription with this id is open.
     pub(crate) fn is_open(&self, id: &Id) -> bool {
-        !self.shared && (self.calls.is_open(id) || self.listens_as(id))
+        !self.shared && (self.calls.is_open(id) || self.has_subscription(id))
     }
 
-    fn listens_as(&self, id: &Id) -> bool {
+    fn has_subscription(&self, id: &Id) -> bool {
         lock(&self.listens).iter().any(|l| l.id == *id)
     }
 
-    /// The same for an id of a message; for the reader thread only.
+    /// As [`Connection::is_open`], for the id of a message. For the reader thread only.
     pub(crate) fn is_taken(&self, id: Value<'_>) -> bool {
         let any = self.calls.any() || self.listening.load(Ordering::Relaxed);
         any && Id::read(id).is_some_and(|id| self.is_open(&id))
@@ -215,13 +236,16 @@ impl Connection {
         self.answering.fetch_add(1, Ordering::SeqCst);
         if job.call.settle() {
             self.calls.take(&job.call);
+            if matches!(&reply, Reply::Tool(output) if output.is_error) {
+                observation::tool_failed(&*job.sink);
+            }
             self.core.with_writer(|w| {
-                let encoded = job.era.reply(w, &job.to(), reply);
+                let encoded = job.era.reply(w, &job.reply_target(), reply);
                 w.newline();
-                if job.posts {
-                    return self.outbox.answer(&job.sink, w.as_bytes().to_vec(), encoded);
+                if job.must_not_block {
+                    return self.outbox.respond(&job.sink, w.as_bytes().to_vec(), encoded);
                 }
-                job.sink.answer(w.as_bytes(), encoded);
+                job.sink.respond(w.as_bytes(), encoded);
             });
         }
         self.answering.fetch_sub(1, Ordering::SeqCst);
@@ -237,13 +261,19 @@ impl Connection {
     pub(crate) fn cancel(&self, id: &Id) {
         if let Some(running) = self.calls.take_id(id) {
             let mine = running.call.cancel();
-            // Withdrawals first: nothing may follow the end of the call on its stream.
+            // Sends the withdrawals first, because nothing may follow the end of the call on its
+            // stream.
             self.drop_settled();
             if mine {
-                running.sink.abandon();
+                running.sink.cancel_response();
             }
         } else {
-            lock(&self.listens).retain(|listen| listen.id != *id);
+            let mut listens = lock(&self.listens);
+            let found = listens.iter().position(|listen| listen.id == *id);
+            let ended = found.map(|at| listens.swap_remove(at));
+            drop(listens);
+            // Dropped after unlocking, because the drop may report the end of the request.
+            drop(ended);
         }
     }
 
@@ -253,6 +283,7 @@ impl Connection {
         let gone = self.calls.take_closed();
         for running in &gone {
             running.call.cancel();
+            observation::cancelled(&*running.sink);
         }
         if !gone.is_empty() {
             self.drop_settled();
@@ -265,12 +296,16 @@ impl Connection {
     pub(crate) fn drop_exchange(&self, exchange: u64) {
         if let Some(running) = self.calls.take_exchange(exchange) {
             running.call.cancel();
+            observation::cancelled(&*running.sink);
             self.drop_settled();
             return;
         }
         let mut listens = lock(&self.listens);
         if let Some(at) = listens.iter().position(|listen| listen.sink.exchange() == Some(exchange)) {
-            listens.swap_remove(at);
+            let ended = listens.swap_remove(at);
+            drop(listens);
+            // Dropped after unlocking, because the drop may report the end of the request.
+            drop(ended);
         }
     }
 
@@ -281,7 +316,7 @@ impl Connection {
 
     /// Returns whether calls are in flight and all of them are parked.
     #[cfg(feature = "http-server")]
-    pub(crate) fn only_asks(&self) -> bool {
+    pub(crate) fn all_parked(&self) -> bool {
         // The locks are taken one after the other. A call that starts in between counts as running.
         let parked = lock(&self.parked).calls.len();
         parked > 0 && parked >= self.calls.len()
@@ -300,7 +335,7 @@ impl Connection {
         for call in settled {
             let mut w = Writer::new();
             for (id, _) in &call.open {
-                call.job.era.withdraw(&mut w, *id);
+                call.job.era.cancel_request(&mut w, *id);
                 w.newline();
             }
             self.outbox.send(&call.job.sink, w.into_bytes());
@@ -308,12 +343,12 @@ impl Connection {
     }
 
     /// Parks a call and sends its requests to the client.
-    pub(crate) fn park(&self, job: Job, asks: &[Ask]) {
+    pub(crate) fn park(&self, job: Job, input_requests: &[KeyedRequest]) {
         let (era, revision) = (job.era, job.query.peer.revision);
         let (call, sink) = (Arc::clone(&job.call), Arc::clone(&job.sink));
         let weight = job.weight();
-        // Before the client can respond, which sets another deadline.
-        self.reschedule(&call, self.core.limits.ask_timeout, 0);
+        // Done before the client can respond, because the response sets another deadline.
+        self.reschedule(&call, self.core.limits.client_input_timeout, 0);
         let mut w = Writer::new();
         {
             let mut parked = lock(&self.parked);
@@ -326,12 +361,12 @@ impl Connection {
                 let fault = Fault::Internal("Too many calls wait for responses of clients");
                 return self.finish(&job, Reply::Fault(&fault));
             };
-            let mut open = Vec::with_capacity(asks.len());
-            for ask in asks {
+            let mut open = Vec::with_capacity(input_requests.len());
+            for input in input_requests {
                 parked.last_id += 1;
-                era.question(&mut w, revision, parked.last_id, ask);
+                era.write_request(&mut w, revision, parked.last_id, input);
                 w.newline();
-                open.push((parked.last_id, ask.key.clone()));
+                open.push((parked.last_id, input.key.clone()));
             }
             parked.calls.push(ParkedCall { job, open, _permit: permit });
             // Under the lock, so that a withdrawal follows its request.
@@ -342,39 +377,6 @@ impl Connection {
         }
     }
 
-    /// Sends a request to the session's client outside of a call, as soon as the session is ready.
-    /// It fails after the limit `ask_timeout`. Returns `on_answer` if no request can be sent.
-    #[allow(dead_code)] // Used by the hub.
-    pub(crate) fn ask(&self, request: AskRequest, on_answer: OnAnswer) -> Result<(), OnAnswer> {
-        let (Some(era), Some((peer, ready))) =
-            (self.core.eras.legacy, self.session().as_ref().map(|session| (session.peer, session.ready)))
-        else {
-            return Err(on_answer);
-        };
-        let mut parked = lock(&self.parked);
-        if !peer.capabilities.cover(request.needs()) || parked.requests.len() >= self.core.limits.parked {
-            return Err(on_answer);
-        }
-        parked.last_id += 1;
-        let id = parked.last_id;
-        let mut w = Writer::new();
-        era.question(&mut w, peer.revision, id, &Ask { key: String::new(), request, write: era::question });
-        w.newline();
-        let mut unsent = w.into_bytes();
-        if ready {
-            self.outbox.send(&self.sink, std::mem::take(&mut unsent));
-        }
-        let deadline = Instant::now() + self.core.limits.ask_timeout;
-        parked.requests.push(ClientRequest { id, on_answer, deadline, unsent });
-        drop(parked);
-        self.core.watchdog.arm();
-        // The session may have become ready since, and the reader has then seen no request.
-        if !ready && self.session().as_ref().is_some_and(|session| session.ready) {
-            self.ready();
-        }
-        Ok(())
-    }
-
     /// Sends the requests that waited until the session was ready.
     pub(crate) fn ready(&self) {
         for request in lock(&self.parked).requests.iter_mut().filter(|request| !request.unsent.is_empty()) {
@@ -382,7 +384,7 @@ impl Connection {
         }
     }
 
-    /// Sets the deadline of a call to `time` from now, and its weight. A zero `time` is no
+    /// Sets the deadline of a call to `time` from now, and its weight. A zero `time` means no
     /// deadline.
     #[cold]
     pub(crate) fn reschedule(&self, call: &Arc<Call>, time: Duration, weight: usize) {
@@ -393,17 +395,17 @@ impl Connection {
 
     /// Handles the client's response to a request of the server. Returns the parked job if this was
     /// its last open request.
-    pub(crate) fn answered(&self, id: u64, mut answer: Answer) -> Option<Job> {
+    pub(crate) fn handle_response(&self, id: u64, mut response: ClientResponse) -> Option<Job> {
         let mut parked = lock(&self.parked);
         if let Some(at) = parked.requests.iter().position(|request| request.id == id) {
             let request = parked.requests.swap_remove(at);
             drop(parked);
-            (request.on_answer)(answer);
+            (request.on_response)(response);
             return None;
         }
         let kept = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>();
-        if answer.as_ref().is_ok_and(|doc| kept + doc.memory() > self.core.limits.in_flight_bytes) {
-            answer = Err(RpcError::new(code::INTERNAL, "the response is too large to be stored"));
+        if response.as_ref().is_ok_and(|doc| kept + doc.memory() > self.core.limits.in_flight_bytes) {
+            response = Err(RpcError::new(code::INTERNAL, "the response is too large to be stored"));
         }
         let mut at = None;
         for (place, call) in parked.calls.iter().enumerate() {
@@ -415,7 +417,7 @@ impl Connection {
         let (place, which) = at?;
         let call = parked.calls.get_mut(place)?;
         let (_, key) = call.open.swap_remove(which);
-        call.job.answers.push((key, answer));
+        call.job.responses.push((key, response));
         if !call.open.is_empty() {
             return None;
         }
@@ -441,6 +443,8 @@ impl Connection {
             }
         }
         let missed = !lock(&self.missed).is_empty();
+        #[cfg(feature = "tasks")]
+        let missed = self.send_late_states() || missed;
         self.outbox.start() || more || missed
     }
 
@@ -451,10 +455,19 @@ impl Connection {
             lock(&self.parked).calls.iter().any(|parked| Arc::ptr_eq(&parked.job.call, &late.call))
         };
         let (parked, late): (Vec<_>, Vec<_>) = late.into_iter().partition(parked);
-        let (started, queued) = late.into_iter().partition(|running| running.call.has_started());
-        self.give_up(parked, NO_RESPONSE);
-        self.give_up(started, "The call did not finish before its deadline");
-        self.give_up(queued, "The call did not start before its deadline: all workers were busy");
+        for running in parked.iter().chain(&late) {
+            observation::timed_out(&*running.sink);
+        }
+        let (started, queued): (Vec<_>, Vec<_>) =
+            late.into_iter().partition(|running| running.call.has_started());
+        self.fail_calls(parked, NO_RESPONSE);
+        if !started.is_empty() {
+            let line = "tinymcp: a call reached its deadline (TINYMCP_DEADLINE_MS; in a hub TINYMCP_CALL_MS or the \
+                        server's timeout)\n";
+            stderr::write(line.to_owned());
+        }
+        self.fail_calls(started, "The call did not finish before its deadline");
+        self.fail_calls(queued, "The call did not start before its deadline: all workers were busy");
     }
 
     /// Ends the overdue requests that belong to no call. Returns whether there are others.
@@ -468,24 +481,25 @@ impl Connection {
         for request in late {
             if let Some(era) = self.core.eras.legacy.filter(|_| request.unsent.is_empty()) {
                 let mut w = Writer::new();
-                era.withdraw(&mut w, request.id);
+                era.cancel_request(&mut w, request.id);
                 w.newline();
                 self.outbox.send(&self.sink, w.into_bytes());
             }
-            (request.on_answer)(Err(RpcError::new(code::INTERNAL, NO_RESPONSE)));
+            (request.on_response)(Err(RpcError::new(code::INTERNAL, NO_RESPONSE)));
         }
         more
     }
 
     /// Cancels calls and sends an error instead of the results of their handlers.
     #[cold]
-    fn give_up(&self, mut calls: Vec<Running>, why: &'static str) {
+    fn fail_calls(&self, mut calls: Vec<Running>, why: &'static str) {
         calls.retain(|running| running.call.cancel());
-        // Withdrawals first: nothing may follow the response of a call on its stream.
+        // Sends the withdrawals first, because nothing may follow the response of a call on its
+        // stream.
         self.drop_settled();
         for running in &calls {
             let raw = running.id.to_raw();
-            let to = ReplyTarget { id: &raw, revision: running.revision, card: &self.core.card };
+            let to = ReplyTarget { id: &raw, revision: running.revision, server: &self.core.info };
             let mut w = Writer::new();
             let encoded = if matches!(running.operation, Operation::CallTool { .. }) {
                 // A tool's failure is a result, so that the model sees it.
@@ -494,7 +508,7 @@ impl Connection {
                 running.era.reply(&mut w, &to, Reply::Fault(&Fault::Internal(why)))
             };
             w.newline();
-            self.outbox.answer(&running.sink, w.into_bytes(), encoded);
+            self.outbox.respond(&running.sink, w.into_bytes(), encoded);
         }
     }
 
@@ -503,16 +517,16 @@ impl Connection {
         self.calls.end();
         let requests = std::mem::take(&mut lock(&self.parked).requests);
         drop(requests);
-        let stuck: Vec<Arc<Call>> =
+        let parked: Vec<Arc<Call>> =
             lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
-        let stuck = stuck.iter().filter_map(|call| self.calls.take(call)).collect();
-        self.give_up(stuck, "The input ended, or the server stopped, before the client responded");
+        let parked = parked.iter().filter_map(|call| self.calls.take(call)).collect();
+        self.fail_calls(parked, "The input ended, or the server stopped, before the client responded");
     }
 
     /// Removes a call that the caller of this function will end. Returns `false` if another party
     /// ends it.
     #[cfg(feature = "http-server")]
-    pub(crate) fn forget(&self, call: &Arc<Call>) -> bool {
+    pub(crate) fn take_call(&self, call: &Arc<Call>) -> bool {
         self.calls.take(call).is_some_and(|running| running.call.settle())
     }
 
@@ -520,14 +534,14 @@ impl Connection {
     #[cold]
     pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
         if let Some(running) = self.calls.take(call) {
-            self.give_up(vec![running], why);
+            self.fail_calls(vec![running], why);
         }
     }
 
     /// Ends all calls in flight and all subscriptions, and closes the sink. Earlier messages
     /// may leave until `deadline`.
     pub(crate) fn close(&self, deadline: Instant) {
-        self.give_all_up("The server is shutting down");
+        self.fail_all_calls("The server is shutting down");
         self.end_listens();
         self.outbox.close(deadline);
         let left = || self.answering.load(Ordering::SeqCst) > 0 && !self.sink.closed();
@@ -538,7 +552,7 @@ impl Connection {
     }
 
     /// Ends all calls in flight with an error.
-    pub(crate) fn give_all_up(&self, why: &'static str) {
-        self.give_up(self.calls.take_all(), why);
+    pub(crate) fn fail_all_calls(&self, why: &'static str) {
+        self.fail_calls(self.calls.take_all(), why);
     }
 }

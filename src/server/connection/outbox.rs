@@ -1,8 +1,9 @@
 //! Outgoing messages of threads that must not block: the watchdog and senders of notifications.
 //!
 //! A sender thread, started with the first message and ended when idle, sends queued messages in
-//! order. Sinks that never block get them at once. Callers bound the queue: the watchdog posts at
-//! most one response for each call in flight, and changes are not posted while [`Outbox::busy`].
+//! order. A sink that never blocks gets its messages at once. Callers bound the queue: the watchdog
+//! posts at most one response for each call in flight, and changes are not posted while
+//! [`Outbox::busy`].
 //!
 //! If the system has no room for the thread, messages stay queued. The next message and each check
 //! of the watchdog try to start it again.
@@ -27,7 +28,7 @@ use crate::transport::ReplySink;
 const IDLE: Duration = Duration::from_secs(10);
 /// Stack of the sender thread, which only copies bytes.
 const STACK: usize = 64 << 10;
-/// Queued bytes from which the client counts as not reading.
+/// Number of queued bytes from which the client counts as not reading.
 const BUSY_BYTES: usize = 64 << 10;
 
 /// Queue of outgoing messages.
@@ -58,27 +59,27 @@ struct State {
 struct Message {
     to: Arc<dyn ReplySink>,
     frames: Vec<u8>,
-    /// Set for an expected response, as [`FrameSink::answer`] takes it.
-    answer: Option<Encoded>,
+    /// Set for an expected response; see [`ReplySink::respond`].
+    response: Option<Encoded>,
 }
 
 impl Outbox {
-    /// `watchdog` calls [`Outbox::start`] in its checks.
+    /// Creates an empty outbox. `watchdog` calls [`Outbox::start`] in its checks.
     pub(crate) fn new(watchdog: &Arc<Watchdog>) -> Outbox {
         Outbox { shared: Arc::default(), watchdog: Arc::clone(watchdog), spawn }
     }
 
     /// Queues whole frames.
     pub(crate) fn send(&self, to: &Arc<dyn ReplySink>, frames: Vec<u8>) {
-        self.put(Message { to: Arc::clone(to), frames, answer: None });
+        self.put(Message { to: Arc::clone(to), frames, response: None });
     }
 
     /// Queues an expected response.
-    pub(crate) fn answer(&self, to: &Arc<dyn ReplySink>, frame: Vec<u8>, encoded: Encoded) {
-        self.put(Message { to: Arc::clone(to), frames: frame, answer: Some(encoded) });
+    pub(crate) fn respond(&self, to: &Arc<dyn ReplySink>, frame: Vec<u8>, encoded: Encoded) {
+        self.put(Message { to: Arc::clone(to), frames: frame, response: Some(encoded) });
     }
 
-    /// Returns whether messages that can wait should be sent later.
+    /// Returns whether so many bytes are queued that notifications must wait.
     pub(crate) fn busy(&self) -> bool {
         self.shared.state().bytes >= BUSY_BYTES
     }
@@ -126,7 +127,7 @@ impl Outbox {
         true
     }
 
-    /// Returns whether [`Outbox::close`] dropped messages for want of a thread.
+    /// Returns whether [`Outbox::close`] dropped messages because no thread could start.
     pub(crate) fn lost(&self) -> bool {
         self.shared.state().lost
     }
@@ -134,7 +135,7 @@ impl Outbox {
     #[cold]
     #[inline(never)]
     fn put(&self, message: Message) {
-        if message.to.post(&message.frames, message.answer) {
+        if message.to.try_send(&message.frames, message.response) {
             return;
         }
         let mut state = self.shared.state();
@@ -179,8 +180,8 @@ impl Shared {
             if let Some(message) = state.messages.pop_front() {
                 state.sending = true;
                 drop(state);
-                match message.answer {
-                    Some(encoded) => message.to.answer(&message.frames, encoded),
+                match message.response {
+                    Some(encoded) => message.to.respond(&message.frames, encoded),
                     None => message.to.send(&message.frames),
                 }
                 last = Instant::now();
@@ -249,7 +250,7 @@ mod tests {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Runs `run` on another thread and returns its result, which must come in time.
+    /// Runs `run` on another thread and returns its result. Fails after [`LONG`].
     fn in_time<R: Send + 'static>(run: impl FnOnce() -> R + Send + 'static) -> R {
         let (done, result): (Sender<R>, _) = channel();
         thread::spawn(move || done.send(run()));
@@ -266,7 +267,7 @@ mod tests {
         let (sink, received) = sink();
         let outbox = in_time(move || {
             outbox.send(&sink, b"1\n".to_vec());
-            outbox.answer(&sink, b"2\n".to_vec(), Encoded::RESULT);
+            outbox.respond(&sink, b"2\n".to_vec(), Encoded::RESULT);
             outbox
         });
         assert!(outbox.start(), "messages wait for a thread");

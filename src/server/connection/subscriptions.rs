@@ -1,10 +1,11 @@
 //! Notifications to the client of one connection: changes, log entries and subscriptions.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::era::{Reply, ReplyTarget, ServerEra, Signal};
+#[cfg(feature = "tasks")]
+use crate::era::task::TaskView;
+use crate::era::{Reply, ReplyTarget, ServerEra, ServerNotification};
 use crate::json::{Json, Writer};
 use crate::model::{Change, Fault, Filter, Level, Revision};
 use crate::rpc::Id;
@@ -15,14 +16,15 @@ use crate::transport::ReplySink;
 use super::{Connection, Listen};
 
 impl Connection {
-    /// Sends a change to the session and the subscriptions that requested it. Never waits for the
-    /// client: while the client does not read, each change is stored and sent later, once.
+    /// Sends the notification of a change to the session and the subscriptions that requested it.
+    /// Never waits for the client: while the client does not read, each change is stored once and
+    /// sent later.
     pub(crate) fn notify(&self, change: &Change) {
         if self.congested() {
             let mut missed = lock(&self.missed);
             // Bounded by the number of possible subscriptions; changes beyond it are dropped.
-            let most = self.core.limits.subscriptions + self.core.limits.listens * 4;
-            if !missed.contains(change) && missed.len() < most {
+            let max = self.core.limits.subscriptions + self.core.limits.listens * 4;
+            if !missed.contains(change) && missed.len() < max {
                 missed.push(change.clone());
             }
             drop(missed);
@@ -44,11 +46,15 @@ impl Connection {
             let session = lock(&self.session);
             if let Some(session) = session.as_ref().filter(|s| s.ready) {
                 let wanted = match change {
-                    Change::Updated(uri) => session.subscriptions.iter().any(|s| s == uri),
+                    Change::ResourceUpdated(uri) => session.subscriptions.iter().any(|s| s == uri),
                     Change::Tools | Change::Prompts | Change::Resources => true,
                 };
                 if let Some(era) = self.core.eras.legacy.filter(|_| wanted) {
-                    era.signal(&mut w, session.peer.revision, Signal::Change { change, listen: None });
+                    era.notify(
+                        &mut w,
+                        session.peer.revision,
+                        ServerNotification::Change { change, listen: None },
+                    );
                     w.newline();
                     self.outbox.send(&self.sink, w.into_bytes());
                 }
@@ -56,15 +62,15 @@ impl Connection {
         }
         for listen in lock(&self.listens).iter().filter(|l| l.open && l.filter.wants(change)) {
             let mut w = Writer::new();
-            let signal = Signal::Change { change, listen: Some(&listen.raw) };
-            listen.era.signal(&mut w, listen.revision, signal);
+            let notification = ServerNotification::Change { change, listen: Some(&listen.raw) };
+            listen.era.notify(&mut w, listen.revision, notification);
             w.newline();
             self.outbox.send(&listen.sink, w.into_bytes());
         }
     }
 
-    /// Sends a log entry to the session, if one is open and requested it. Dropped while the client
-    /// does not read.
+    /// Sends a log entry to the session, if one is open and requested it. The entry is dropped
+    /// while the client does not read.
     pub(crate) fn log(&self, level: Level, logger: Option<&str>, data: &Json) {
         if self.congested() {
             return;
@@ -74,19 +80,19 @@ impl Connection {
         let wanted = session.peer.log_level.is_some_and(|floor| level >= floor);
         if let Some(era) = self.core.eras.legacy.filter(|_| wanted) {
             let mut w = Writer::new();
-            era.signal(&mut w, session.peer.revision, Signal::Log { level, logger, data });
+            era.notify(&mut w, session.peer.revision, ServerNotification::Log { level, logger, data });
             w.newline();
             self.outbox.send(&self.sink, w.into_bytes());
         }
     }
 
-    /// Adds the URIs of all resources with a subscription.
-    #[allow(dead_code)] // Used by the hub.
-    pub(crate) fn wanted(&self, uris: &mut BTreeSet<String>) {
-        if let Some(session) = self.session().as_ref() {
-            uris.extend(session.subscriptions.iter().cloned());
+    /// Sends a notification to the session, if one is open. The notification is dropped while the
+    /// client does not read.
+    #[cfg(feature = "extensions")]
+    pub(crate) fn send_to_session(&self, notification: &[u8]) {
+        if !self.congested() && self.session().as_ref().is_some_and(|session| session.ready) {
+            self.outbox.send(&self.sink, notification.to_vec());
         }
-        uris.extend(lock(&self.listens).iter().flat_map(|listen| listen.filter.uris.iter().cloned()));
     }
 
     /// Opens a subscription: sends the acknowledgment first, then notifications. Without `now`,
@@ -103,14 +109,24 @@ impl Connection {
         now: bool,
     ) -> Result<(), Fault> {
         let mut listens = lock(&self.listens);
-        // For a shared connection the number of event streams is the bound.
+        // For a shared connection the number of event streams is bounded instead.
         if !self.shared && listens.len() >= self.core.limits.listens {
             return Err(Fault::Internal("Too many listen requests are open"));
         }
         let sink = Arc::clone(sink);
-        let listen = Listen { open: now, id, raw: raw.to_owned(), filter, era, revision, sink };
+        let listen = Listen {
+            open: now,
+            id,
+            raw: raw.to_owned(),
+            filter,
+            era,
+            revision,
+            sink,
+            #[cfg(feature = "tasks")]
+            late: Vec::new(),
+        };
         if now {
-            // Under the lock, because no notification may precede the acknowledgment.
+            // Sent under the lock, because no notification may precede the acknowledgment.
             self.send_acknowledgment(&listen);
         }
         if listen.sink.closed() {
@@ -121,15 +137,49 @@ impl Connection {
         Ok(())
     }
 
+    /// Sends the state of a task to its subscribers. While the client does not read, only the last
+    /// state is sent, later.
+    #[cfg(feature = "tasks")]
+    pub(crate) fn task_changed(&self, task: &TaskView) {
+        let congested = self.congested();
+        let follows = |l: &&mut Listen| l.open && l.filter.tasks.contains(&task.id);
+        for listen in lock(&self.listens).iter_mut().filter(follows) {
+            if congested {
+                if !listen.late.contains(&task.id) {
+                    listen.late.push(task.id.clone());
+                }
+                self.core.watchdog.arm();
+                continue;
+            }
+            let mut w = Writer::new();
+            task.notification(&mut w, Some(&listen.raw));
+            self.outbox.send(&listen.sink, w.into_bytes());
+        }
+    }
+
+    /// Sends the states that waited until the client reads. Returns whether there are others.
+    #[cfg(feature = "tasks")]
+    pub(super) fn send_late_states(&self) -> bool {
+        let Some(tasks) = self.core.shared.tasks.get() else { return false };
+        if !self.congested() {
+            let late: std::collections::BTreeSet<String> =
+                lock(&self.listens).iter_mut().flat_map(|listen| std::mem::take(&mut listen.late)).collect();
+            for id in &late {
+                tasks.repeat(id, self);
+            }
+        }
+        lock(&self.listens).iter().any(|listen| !listen.late.is_empty())
+    }
+
     fn send_acknowledgment(&self, listen: &Listen) {
         let mut w = Writer::new();
-        let signal = Signal::Acknowledged { filter: &listen.filter, listen: &listen.raw };
-        listen.era.signal(&mut w, listen.revision, signal);
+        let notification = ServerNotification::Acknowledged { filter: &listen.filter, listen: &listen.raw };
+        listen.era.notify(&mut w, listen.revision, notification);
         w.newline();
         self.outbox.send(&listen.sink, w.into_bytes());
     }
 
-    /// Acknowledges a subscription, for the resources whose updates are available.
+    /// Acknowledges a subscription for those resources whose updates are available.
     #[allow(dead_code)] // Used by the hub.
     pub(crate) fn acknowledge(
         &self,
@@ -176,14 +226,18 @@ impl Connection {
             let mut w = Writer::new();
             // The sources disagree on how a server ends a subscription, so both are sent
             // (requirements, AMB-01).
-            listen.era.signal(&mut w, listen.revision, Signal::ListenCancelled { listen: &listen.raw });
+            listen.era.notify(
+                &mut w,
+                listen.revision,
+                ServerNotification::ListenCancelled { listen: &listen.raw },
+            );
             w.newline();
             self.outbox.send(&listen.sink, w.into_bytes());
             let mut w = Writer::new();
-            let to = ReplyTarget { id: &listen.raw, revision: listen.revision, card: &self.core.card };
+            let to = ReplyTarget { id: &listen.raw, revision: listen.revision, server: &self.core.info };
             let encoded = listen.era.reply(&mut w, &to, Reply::ListenEnded);
             w.newline();
-            self.outbox.answer(&listen.sink, w.into_bytes(), encoded);
+            self.outbox.respond(&listen.sink, w.into_bytes(), encoded);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Start of a call: inline handlers run here, calls for the pool are admitted and become jobs.
+//! Start of a call: runs an inline handler, or admits the call and turns it into a job for the
+//! pool.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,17 +13,18 @@ use super::methods::duplicate;
 use super::{Dispatcher, InlineTools, PlannedCall};
 use crate::server::call::in_flight::EnterError;
 use crate::server::call::{self, CallResult, CallScope, Job};
+use crate::server::callers::observation;
 
 /// Result of admission.
 #[allow(clippy::large_enum_variant)] // OK because a job is moved once; a box would cost an allocation.
 pub(crate) enum Started {
-    /// Its response is in [`Dispatcher::out`]. The document can be reused.
+    /// The response is in [`Dispatcher::out`]. The document can be reused.
     Done((Box<Doc>, Encoded)),
-    /// It is in flight and needs a worker.
+    /// The call is in flight and needs a worker.
     Admitted(Job),
-    /// It is in flight; another thread ends it.
+    /// The call is in flight. Another thread ends it.
     Parked,
-    /// It does not fit into the memory for calls in flight. Nothing was written.
+    /// The call does not fit into the memory for calls in flight. Nothing was written.
     NoRoom(Job),
 }
 
@@ -31,7 +33,14 @@ pub(crate) const BUSY: Fault = Fault::Internal("The server is busy: too many cal
 
 impl Dispatcher<dyn InlineTools> {
     /// Runs an inline handler, or admits a call for the pool.
-    pub(crate) fn start(&mut self, call: PlannedCall, doc: Box<Doc>, sink: &Arc<dyn ReplySink>) -> Started {
+    pub(crate) fn start(
+        &mut self,
+        mut call: PlannedCall,
+        doc: Box<Doc>,
+        sink: &Arc<dyn ReplySink>,
+    ) -> Started {
+        let observed = std::mem::take(&mut call.observed);
+        let sink = observed.sink_or(sink);
         match call.target.inline() {
             Some(place) => self.run_inline(place, call, doc, sink),
             None => {
@@ -51,11 +60,11 @@ impl Dispatcher<dyn InlineTools> {
         let to = ReplyTarget {
             id: doc.at(call.query.id).raw(),
             revision: call.query.peer.revision,
-            card: &self.core.card,
+            server: &self.core.info,
         };
         let result = match self.inline.tool(place) {
             _ if self.conn.is_taken(doc.at(call.query.id)) => CallResult::Fault(duplicate()),
-            None => CallResult::Fault(Fault::Internal("The tool can run only on the thread that serves")),
+            None => CallResult::Fault(Fault::Internal("Inline tools run only on the reader thread")),
             Some(handler) => {
                 let scope = CallScope {
                     conn: &self.conn,
@@ -66,9 +75,13 @@ impl Dispatcher<dyn InlineTools> {
                     call: None,
                     deadline: self.core.deadline(),
                 };
-                call::conclude(&scope, &call.target, &mut call.answers, Some(handler))
+                call::run_handler(&scope, &call.target, &mut call.responses, Some(handler))
             }
         };
+        if matches!(&result, CallResult::Done(call::Output::Tool(output)) if output.is_error) {
+            observation::tool_failed(&**sink);
+        }
+        let before = self.out.len();
         let reply = match &result {
             CallResult::Done(outcome) => outcome.reply(&self.conn),
             CallResult::Fault(fault) => Reply::Fault(fault),
@@ -79,17 +92,19 @@ impl Dispatcher<dyn InlineTools> {
         };
         let encoded = call.era.reply(&mut self.out, &to, reply);
         self.out.newline();
+        observation::response_sent(&**sink, encoded, self.out.len() - before);
         Started::Done((doc, encoded))
     }
 
-    /// Enters a call whose inline handler sent a request to the client or deferred the call.
+    /// Adds a call to the calls in flight whose inline handler sent a request to the client or
+    /// deferred the call.
     #[cold]
     fn park(&mut self, mut job: Job, result: CallResult) -> Started {
         job.accepted = Some(Instant::now());
-        // Only running calls count against the memory for calls; parking has a bound of its own.
+        // Only running calls count against the memory for calls. Parked calls have their own bound.
         match self.conn.begin(&job, usize::MAX) {
             Ok(()) => {
-                job.sink.expect();
+                job.sink.expect_response();
                 job.settle(result);
                 Started::Parked
             }
@@ -105,10 +120,11 @@ impl Dispatcher<dyn InlineTools> {
             doc,
             query: call.query,
             target: call.target,
-            answers: call.answers,
+            responses: call.responses,
             call: Arc::default(),
             accepted: None,
-            posts: false,
+            must_not_block: false,
+            permit: call.permit,
         }
     }
 
@@ -117,7 +133,7 @@ impl Dispatcher<dyn InlineTools> {
         job.accepted = Some(Instant::now());
         match self.conn.begin(&job, self.core.limits.in_flight_bytes) {
             Ok(()) => {
-                job.sink.expect();
+                job.sink.expect_response();
                 Started::Admitted(job)
             }
             Err(EnterError::Duplicate) => Started::Done(self.refuse(job, &duplicate())),
@@ -125,11 +141,27 @@ impl Dispatcher<dyn InlineTools> {
         }
     }
 
+    /// Rejects a planned call of a batch.
+    #[cfg(feature = "http-server")]
+    #[cold]
+    pub(crate) fn reject_call(
+        &mut self,
+        call: PlannedCall,
+        doc: Box<Doc>,
+        sink: &Arc<dyn ReplySink>,
+        fault: &Fault,
+    ) -> Box<Doc> {
+        let job = self.job(call, doc, sink);
+        self.refuse(job, fault).0
+    }
+
     /// Rejects a call that was not admitted.
     #[cold]
     pub(crate) fn refuse(&mut self, job: Job, fault: &Fault) -> (Box<Doc>, Encoded) {
-        let encoded = job.era.reply(&mut self.out, &job.to(), Reply::Fault(fault));
+        let before = self.out.len();
+        let encoded = job.era.reply(&mut self.out, &job.reply_target(), Reply::Fault(fault));
         self.out.newline();
+        observation::response_sent(&*job.sink, encoded, self.out.len() - before);
         (job.doc, encoded)
     }
 }

@@ -2,8 +2,8 @@
 //! transport.
 //!
 //! stdio and HTTP both call [`classify`] on a parsed document. HTTP then checks header fields
-//! against the result, and [`Dispatcher::dispatch`](super::Dispatcher::dispatch) decides
-//! by the same result, so that no member is looked up twice.
+//! against the result, and [`Dispatcher::dispatch`](super::Dispatcher::dispatch) uses the same
+//! result, so that each member is looked up once.
 
 use crate::era::Params;
 use crate::json::{ErrorKind, Kind, ParseError, Value};
@@ -30,7 +30,7 @@ pub(crate) enum MessageKind<'d> {
 }
 
 impl<'d> Classified<'d> {
-    /// The method of a request or notification.
+    /// Returns the method of a request or notification.
     #[cfg(feature = "http-server")]
     pub(crate) fn method(&self) -> Option<&'d str> {
         match self.kind {
@@ -40,12 +40,12 @@ impl<'d> Classified<'d> {
         }
     }
 
-    /// The id that a response to this message carries.
+    /// Returns the id that a response to this message carries.
     #[cfg(feature = "http-server")]
     pub(crate) fn id(&self) -> Option<Value<'d>> {
         match self.kind {
             MessageKind::Request(request) => Some(request.id),
-            MessageKind::Malformed(shape) if shape.answer => shape.id,
+            MessageKind::Malformed(shape) if shape.needs_response => shape.id,
             _ => None,
         }
     }
@@ -73,7 +73,8 @@ pub(crate) fn classify_single(root: Value<'_>) -> Classified<'_> {
     Classified { kind, params: Params::read(params) }
 }
 
-/// The fault for bytes that cannot be parsed. A text that a limit rejects may be valid JSON.
+/// Returns the fault for bytes that cannot be parsed. A text that a limit rejects may be valid
+/// JSON.
 pub(crate) fn parse_fault(error: ParseError) -> Fault {
     let what = match error.kind() {
         ErrorKind::Depth | ErrorKind::Nodes | ErrorKind::Bytes => "larger than allowed",
@@ -82,7 +83,7 @@ pub(crate) fn parse_fault(error: ParseError) -> Fault {
     Fault::Parse(format!("The message is {what}: {error}"))
 }
 
-/// The fault for a document that is not a valid message.
+/// Returns the fault for a document that is not a valid message.
 pub(crate) fn shape_fault(shape: &ShapeError<'_>) -> Fault {
     match shape.code {
         crate::rpc::code::INVALID_PARAMS => Fault::InvalidParams(shape.message.into()),

@@ -1,35 +1,39 @@
-//! Methods: responds to lists, greetings and subscriptions, and plans calls.
+//! Handling of each method: responses to lists, first requests and subscriptions, and planning of
+//! calls.
 
 use std::sync::Arc;
 
-use crate::era::{Encoded, List, Params, Questions, Reply, ReplyTarget, ServerEra};
+#[cfg(feature = "tasks")]
+use crate::era::task;
+use crate::era::{Encoded, List, Params, Reply, ReplyTarget, RequestMode, ServerEra};
 use crate::json::{Doc, NodeId, Value};
 use crate::model::content::Completion;
 use crate::model::uri_template::Variables;
 use crate::model::{ClientCapabilities, Fault, Filter, Level, Operation, Query};
+use crate::record::nearest;
 use crate::rpc::{Id, Request};
 use crate::transport::ReplySink;
 
-use super::{Dispatcher, Effect, InlineTools, PlannedCall};
-use crate::server::call::request_state::Answers;
+use super::{Dispatcher, Effect, Incoming, InlineTools, PlannedCall};
+use crate::server::call::request_state::Responses;
 use crate::server::call::{Target, check_prompt};
-use crate::server::registry::catalog::Delegate;
+use crate::server::callers::View;
 use crate::server::registry::cursor;
 use crate::server::registry::tool_views::{Form, PLAIN};
-use crate::server::registry::{Describe, Listed, PromptEntry, ReadFn, Registry, Table, ToolEntry};
+use crate::server::registry::{Describe, PromptEntry, ReadFn, Registry, Row, Table, ToolEntry};
 
-static NOTHING: Completion = Completion::none();
+static NO_COMPLETIONS: Completion = Completion::none();
 
 pub(crate) fn duplicate() -> Fault {
     Fault::InvalidRequest("Another request with this id is in flight".into())
 }
 
 /// Rejects a method whose capability the server does not have.
-fn gate(open: bool, request: &Request<'_>) -> Result<(), Fault> {
-    if open { Ok(()) } else { Err(Fault::UnknownMethod(request.method.to_owned())) }
+fn require(supported: bool, request: &Request<'_>) -> Result<(), Fault> {
+    if supported { Ok(()) } else { Err(Fault::UnknownMethod(request.method.to_owned())) }
 }
 
-/// The string at a node.
+/// Returns the string at a node.
 fn text(doc: &Doc, node: NodeId) -> &str {
     doc.at(node).as_str().unwrap_or_default()
 }
@@ -38,131 +42,158 @@ impl Dispatcher<dyn InlineTools> {
     /// Responds to a request, or plans its call.
     pub(crate) fn operation(
         &mut self,
-        doc: &Doc,
-        request: &Request<'_>,
-        params: &Params<'_>,
+        incoming: Incoming<'_>,
         era: &'static dyn ServerEra,
         query: &Query,
-        sink: &Arc<dyn ReplySink>,
     ) -> Result<Effect, Fault> {
-        let greeting = matches!(query.operation, Operation::Open | Operation::Describe);
-        let greets = self.greets();
-        if era.questions() == Questions::InResult {
-            self.client_arrived(query.peer.capabilities, !(greeting && greets));
-        } else if greets {
-            self.wait_for_entries(query.operation);
-        }
-        let offer = self.offer;
+        let Incoming { doc, request, params, sink } = incoming;
+        let has_instructions = self.core.shared.delegate().is_some() && self.prepare_delegate(era, query);
+        let capabilities = self.capabilities;
         let reply = match query.operation {
             Operation::CallTool { .. }
             | Operation::ReadResource { .. }
             | Operation::GetPrompt { .. }
-            | Operation::Complete { .. } => match self.work(doc, request, query, sink)? {
-                Some((target, answers)) => {
-                    return Ok(Effect::Call(PlannedCall { era, query: *query, target, answers }));
+            | Operation::Complete { .. }
+            | Operation::Extension => match self.find_target(doc, request, query, sink)? {
+                Some((target, responses)) => {
+                    let call = PlannedCall::new(era, query, target, responses);
+                    return self.planned(call, request.method, sink);
                 }
-                None => Reply::Completion(&NOTHING),
+                None => Reply::Completion(&NO_COMPLETIONS),
             },
-            // Admission checks the ids of the calls above.
+            // The calls above are excluded: admission checks their ids.
             _ if self.conn.is_taken(request.id) => return Err(duplicate()),
             Operation::ListTools { .. }
             | Operation::ListResources { .. }
             | Operation::ListTemplates { .. }
             | Operation::ListPrompts { .. } => {
-                return self.list(doc, request, era, query).map(Effect::Reply);
+                return self.list(doc, request, era, query, sink).map(Effect::Reply);
             }
             Operation::Listen { filter } => {
-                self.listen(doc.at(filter), request, era, query, sink)?;
+                self.listen(doc, doc.at(filter), request, era, query, sink)?;
                 return Ok(Effect::Ignore);
             }
-            Operation::Open | Operation::Describe => {
-                if query.operation == Operation::Open {
-                    self.open(params, era, query, !greets);
+            Operation::Initialize | Operation::Discover => {
+                if matches!(query.operation, Operation::Initialize) {
+                    self.open(params, era, query, !has_instructions);
                 }
-                if greets {
-                    let (target, answers) = (Target::Greeting, Answers::new());
-                    return Ok(Effect::Call(PlannedCall { era, query: *query, target, answers }));
+                if has_instructions {
+                    let (target, responses) = (Target::ServerDescription, Responses::new());
+                    return Ok(Effect::Call(PlannedCall::new(era, query, target, responses)));
                 }
-                Reply::Greeting { offer, cache: self.core.list_cache, instructions: None }
+                Reply::ServerDescription { capabilities, cache: self.core.list_cache, instructions: None }
             }
             Operation::Ping => Reply::Empty,
             Operation::SetLevel(level) => {
-                gate(offer.logging, request)?;
+                require(capabilities.logging, request)?;
                 self.set_level(level);
                 Reply::Empty
             }
             Operation::Subscribe { uri } => {
-                gate(offer.subscribe, request)?;
-                self.subscribe(text(doc, uri))?;
+                require(capabilities.subscribe, request)?;
+                self.subscribe(text(doc, uri), View::of(&self.core, &**sink))?;
                 if self.core.shared.delegate().is_some() {
-                    let (target, answers) = (Target::Subscribe, Answers::new());
-                    return Ok(Effect::Call(PlannedCall { era, query: *query, target, answers }));
+                    let (target, responses) = (Target::Subscribe, Responses::new());
+                    return Ok(Effect::Call(PlannedCall::new(era, query, target, responses)));
                 }
                 Reply::Empty
             }
             Operation::Unsubscribe { uri } => {
-                gate(offer.subscribe, request)?;
+                require(capabilities.subscribe, request)?;
                 self.unsubscribe(text(doc, uri));
                 Reply::Empty
             }
         };
-        let to = ReplyTarget { id: request.id.raw(), revision: query.peer.revision, card: &self.core.card };
+        let to = ReplyTarget { id: request.id.raw(), revision: query.peer.revision, server: &self.core.info };
         let encoded = era.reply(&mut self.out, &to, reply);
         self.out.newline();
         Ok(Effect::Reply(encoded))
     }
 
+    /// Admits a call by the limits of its caller.
+    #[inline]
+    fn planned(
+        &mut self,
+        mut call: PlannedCall,
+        method: &str,
+        sink: &Arc<dyn ReplySink>,
+    ) -> Result<Effect, Fault> {
+        call.permit = self.permit(&call.target, method, &**sink)?;
+        Ok(Effect::Call(call))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unknown_tool(&self, name: &str, view: View<'_>) -> Fault {
+        let shown = self.registry.tools.iter().filter(|listed| view.shows(&listed.entry));
+        unknown("tool", name, &mut shown.map(|listed| &*listed.entry.tool.name))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unknown_prompt(&self, name: &str, view: View<'_>) -> Fault {
+        let shown = self.registry.prompts.iter().filter(|listed| view.shows(&listed.entry));
+        unknown("prompt", name, &mut shown.map(|listed| &*listed.entry.prompt.name))
+    }
+
     /// Finds the handler of a call. `None` for an argument without a completion.
-    fn work(
+    fn find_target(
         &mut self,
         doc: &Doc,
         request: &Request<'_>,
         query: &Query,
         sink: &Arc<dyn ReplySink>,
-    ) -> Result<Option<(Target, Answers)>, Fault> {
-        let offer = self.offer;
-        let work = match query.operation {
+    ) -> Result<Option<(Target, Responses)>, Fault> {
+        let capabilities = self.capabilities;
+        let view = View::of(&self.core, &**sink);
+        let target = match query.operation {
             Operation::CallTool { name, .. } => {
-                gate(offer.tools, request)?;
+                require(capabilities.tools, request)?;
                 let name = text(doc, name);
-                let Some(entry) = self.registry.tools.find(name).cloned().or_else(|| self.unlisted(name))
-                else {
-                    return Err(Fault::InvalidParams(format!("Unknown tool: {name}").into()));
+                let found = self.registry.tools.find(name).cloned().or_else(|| self.unlisted(name));
+                let Some(entry) = found.filter(|found| view.shows(&found.entry)) else {
+                    return Err(self.unknown_tool(name, view));
                 };
-                let answers = self.core.answers(sink.principal(), query, doc)?;
-                return Ok(Some((Target::Tool(entry), answers)));
+                self.core.shared.tasks.check_call(&entry.entry.tool, query, doc)?;
+                let responses = self.core.input_responses(sink.principal(), query, doc)?;
+                return Ok(Some((Target::Tool(entry), responses)));
             }
             Operation::ReadResource { uri } => {
-                gate(offer.resources, request)?;
+                require(capabilities.resources, request)?;
                 let uri = text(doc, uri);
-                let Some((read, variables)) = self.registry.reader(uri).or_else(|| self.unlisted_reader())
+                let Some((read, variables)) =
+                    self.registry.reader(uri, view).or_else(|| self.unlisted_reader(uri, view))
                 else {
                     return Err(Fault::ResourceNotFound(uri.to_owned()));
                 };
                 Target::Read(read, Arc::new(variables))
             }
             Operation::GetPrompt { name, arguments } => {
-                gate(offer.prompts, request)?;
+                require(capabilities.prompts, request)?;
                 let name = text(doc, name);
-                let Some(entry) =
-                    self.registry.prompts.find(name).cloned().or_else(|| self.unlisted_prompt(name))
-                else {
-                    return Err(Fault::InvalidParams(format!("Unknown prompt: {name}").into()));
+                let found = self.registry.prompts.find(name).cloned().or_else(|| self.unlisted_prompt(name));
+                let Some(entry) = found.filter(|found| view.shows(&found.entry)) else {
+                    return Err(self.unknown_prompt(name, view));
                 };
                 check_prompt(&entry.entry, arguments.map(|node| doc.at(node)))?;
                 Target::Prompt(entry)
             }
             Operation::Complete { subject, kind, argument, .. } => {
-                gate(offer.completions, request)?;
+                require(capabilities.completions, request)?;
                 let subject = text(doc, subject);
                 // A completion handler cannot send requests to the client.
-                let complete = self.registry.completion(kind, subject, text(doc, argument))?;
-                return Ok(complete.map(|run| (Target::Complete(Arc::clone(run)), Answers::new())));
+                let complete = self.registry.completion(kind, subject, text(doc, argument), view)?;
+                return Ok(complete.map(|run| (Target::Complete(Arc::clone(run)), Responses::new())));
             }
-            _ => return Ok(None),
+            _ => {
+                let method = self.core.extensions.as_ref().and_then(|all| all.method(request.method));
+                let tasks = &self.core.shared.tasks;
+                let method = method.or_else(|| tasks.method(request.method, query.peer.revision));
+                Target::Method(method.ok_or_else(|| Fault::UnknownMethod(request.method.to_owned()))?)
+            }
         };
-        let answers = self.core.answers(sink.principal(), query, doc)?;
-        Ok(Some((work, answers)))
+        let responses = self.core.input_responses(sink.principal(), query, doc)?;
+        Ok(Some((target, responses)))
     }
 
     /// Responds to a list request.
@@ -174,26 +205,32 @@ impl Dispatcher<dyn InlineTools> {
         request: &Request<'_>,
         era: &'static dyn ServerEra,
         query: &Query,
+        sink: &Arc<dyn ReplySink>,
     ) -> Result<Encoded, Fault> {
-        let offer = self.offer;
+        let capabilities = self.capabilities;
+        #[cfg(feature = "visibility")]
+        let core = &*Arc::clone(&self.core);
+        #[cfg(not(feature = "visibility"))]
+        let core = &*self.core;
+        let view = View::of(core, &**sink);
         let at = |cursor: Option<NodeId>| cursor.map(|node| text(doc, node));
         match query.operation {
             Operation::ListTools { cursor } => {
-                gate(offer.tools, request)?;
+                require(capabilities.tools, request)?;
                 let form = self.form(doc, query);
-                self.page(era, query, List::Tools, at(cursor), request, form, |r| &r.tools)
+                self.page(era, query, List::Tools, at(cursor), request, form, view, |r| &r.tools)
             }
             Operation::ListResources { cursor } => {
-                gate(offer.resources, request)?;
-                self.page(era, query, List::Resources, at(cursor), request, PLAIN, |r| &r.resources)
+                require(capabilities.resources, request)?;
+                self.page(era, query, List::Resources, at(cursor), request, PLAIN, view, |r| &r.resources)
             }
             Operation::ListTemplates { cursor } => {
-                gate(offer.resources, request)?;
-                self.page(era, query, List::Templates, at(cursor), request, PLAIN, |r| &r.templates)
+                require(capabilities.resources, request)?;
+                self.page(era, query, List::Templates, at(cursor), request, PLAIN, view, |r| &r.templates)
             }
             Operation::ListPrompts { cursor } => {
-                gate(offer.prompts, request)?;
-                self.page(era, query, List::Prompts, at(cursor), request, PLAIN, |r| &r.prompts)
+                require(capabilities.prompts, request)?;
+                self.page(era, query, List::Prompts, at(cursor), request, PLAIN, view, |r| &r.prompts)
             }
             _ => Err(Fault::Internal("The operation is not a list")),
         }
@@ -201,7 +238,10 @@ impl Dispatcher<dyn InlineTools> {
 
     /// Opens a session, if the era has sessions.
     fn open(&mut self, params: &Params<'_>, era: &'static dyn ServerEra, query: &Query, waits: bool) {
-        let session = era.open(params, query);
+        let mut session = era.open(params, query);
+        if let (Some(session), Some(extensions)) = (&mut session, &self.core.extensions) {
+            extensions.open_session(session, params);
+        }
         self.peer = session.as_ref().map(|s| s.peer);
         *self.conn.session() = session;
         if let Some(peer) = self.peer {
@@ -209,22 +249,31 @@ impl Dispatcher<dyn InlineTools> {
         }
     }
 
-    /// Returns whether the delegate has instructions for this client. Their response waits for the
-    /// delegate, so only a thread that serves one client uses them.
-    fn greets(&self) -> bool {
-        self.waits && self.core.shared.delegate().is_some_and(Delegate::greets)
-    }
-
-    /// Waits for the delegate's entries before a request of a session that needs them. A client may
-    /// send it before it has the response to its first message.
-    fn wait_for_entries(&mut self, operation: Operation) {
-        if matches!(operation, Operation::Open | Operation::Ping | Operation::SetLevel(_)) {
-            return;
+    /// Prepares the delegate for a request. Reports the client of a stateless request to it. In a
+    /// session, waits for its entries if the request needs them, because a client may send the
+    /// request before it has the response to its first one. Returns whether the response to a
+    /// client's first request has instructions of the delegate. That response waits for the
+    /// delegate, so this is true only on a thread that serves one client.
+    #[inline(never)]
+    fn prepare_delegate(&mut self, era: &'static dyn ServerEra, query: &Query) -> bool {
+        let Some(delegate) = self.core.shared.delegate() else { return false };
+        let has_instructions = self.waits && delegate.has_instructions();
+        match query.operation {
+            // Methods of extensions do not involve the delegate, so an unknown method does not wait
+            // for it.
+            Operation::Extension => {}
+            operation if era.request_mode() == RequestMode::InResult => {
+                let describes_server = matches!(operation, Operation::Initialize | Operation::Discover);
+                self.client_arrived(query.peer.capabilities, !(describes_server && has_instructions));
+            }
+            Operation::Initialize | Operation::Ping | Operation::SetLevel(_) => {}
+            _ if has_instructions => {
+                delegate.wait();
+                self.refresh();
+            }
+            _ => {}
         }
-        if let Some(delegate) = self.core.shared.delegate() {
-            delegate.wait();
-            self.refresh();
-        }
+        has_instructions
     }
 
     /// Reports a client's capabilities to the delegate.
@@ -253,26 +302,40 @@ impl Dispatcher<dyn InlineTools> {
     /// Opens a subscription for the requested changes that the server announces.
     #[cold]
     #[inline(never)]
+    #[cfg_attr(not(feature = "tasks"), allow(unused_variables))]
+    #[allow(clippy::too_many_arguments)] // OK because they are what a subscription depends on.
     fn listen(
         &mut self,
+        doc: &Doc,
         filter: Value<'_>,
         request: &Request<'_>,
         era: &'static dyn ServerEra,
         query: &Query,
         sink: &Arc<dyn ReplySink>,
     ) -> Result<(), Fault> {
-        let offer = self.offer;
-        let any = offer.tools_changed || offer.prompts_changed || offer.resources_changed;
-        gate(any || offer.subscribe, request)?;
+        let capabilities = self.capabilities;
+        let any =
+            capabilities.tools_changed || capabilities.prompts_changed || capabilities.resources_changed;
+        #[cfg(feature = "tasks")]
+        let any = any || self.core.shared.tasks.get().is_some();
+        require(any || capabilities.subscribe, request)?;
         let wanted = era.filter(filter, self.core.limits.subscriptions)?;
         let honoured = Filter {
-            tools: wanted.tools && offer.tools_changed,
-            prompts: wanted.prompts && offer.prompts_changed,
-            resources: wanted.resources && offer.resources_changed,
-            uris: if offer.subscribe { wanted.uris } else { Vec::new() },
+            tools: wanted.tools && capabilities.tools_changed,
+            prompts: wanted.prompts && capabilities.prompts_changed,
+            resources: wanted.resources && capabilities.resources_changed,
+            uris: if capabilities.subscribe { wanted.uris } else { Vec::new() },
+            #[cfg(feature = "tasks")]
+            tasks: self.followed(wanted.tasks, doc, query, sink)?,
+            #[cfg(feature = "visibility")]
+            silent: Vec::new(),
         };
+        #[cfg(feature = "visibility")]
+        let honoured = self.without_hidden(honoured, &**sink);
+        #[cfg(feature = "tasks")]
+        let followed = honoured.tasks.clone();
         let bytes = honoured.uris.iter().map(String::len).sum::<usize>() + request.id.raw().len();
-        self.subscribable(bytes)?;
+        self.check_bytes(bytes)?;
         let id = Id::read(request.id).ok_or(Fault::InvalidRequest("id is missing".into()))?;
         if self.conn.is_open(&id) {
             return Err(duplicate());
@@ -285,10 +348,48 @@ impl Dispatcher<dyn InlineTools> {
             let (conn, sink) = (Arc::clone(&self.conn), Arc::clone(sink));
             delegate.watch(uris, Box::new(move |watched| conn.acknowledge(&id, &sink, &watched)));
         }
+        // The state may have changed since the client got it.
+        #[cfg(feature = "tasks")]
+        for task in &followed {
+            self.core.shared.tasks.get().into_iter().for_each(|tasks| tasks.repeat(task, &self.conn));
+        }
         Ok(())
     }
 
-    /// The form of tool descriptions for a client.
+    /// Removes hidden resources from a filter. They are treated as unknown resources: with a
+    /// delegate they are not watched; without one the acknowledgment names them, but no update
+    /// follows.
+    #[cfg(feature = "visibility")]
+    fn without_hidden(&self, mut filter: Filter, sink: &dyn ReplySink) -> Filter {
+        let view = View::of(&self.core, sink);
+        let hidden: Vec<String> = filter.uris.iter().filter(|uri| self.hides(uri, view)).cloned().collect();
+        if self.core.shared.delegate().is_some() {
+            let known = |uri: &str| self.registry.reader(uri, view).is_some();
+            filter.uris.retain(|uri| known(uri) || (!hidden.contains(uri) && view.shows_uri(uri)));
+        } else {
+            filter.silent = hidden;
+        }
+        filter
+    }
+
+    /// Returns those of the tasks that the client may follow, which are its own.
+    #[cfg(feature = "tasks")]
+    fn followed(
+        &self,
+        mut ids: Vec<String>,
+        doc: &Doc,
+        query: &Query,
+        sink: &Arc<dyn ReplySink>,
+    ) -> Result<Vec<String>, Fault> {
+        let Some(tasks) = self.core.shared.tasks.get() else { return Ok(Vec::new()) };
+        if !ids.is_empty() {
+            task::check_declared(query, doc)?;
+        }
+        ids.retain(|id| tasks.is_visible(id, sink.principal(), query));
+        Ok(ids)
+    }
+
+    /// Returns the form in which tools are described for this client.
     #[cfg(feature = "lint")]
     fn form(&self, doc: &Doc, query: &Query) -> Form {
         let name = |client: Value<'_>| client.get("name").and_then(Value::as_str).map(str::to_owned);
@@ -313,14 +414,23 @@ impl Dispatcher<dyn InlineTools> {
         cursor: Option<&str>,
         request: &Request<'_>,
         form: Form,
+        view: View<'_>,
         table: impl Fn(&Registry) -> &Table<T>,
     ) -> Result<Encoded, Fault> {
         let revision = query.peer.revision;
         let registry = Arc::clone(&self.registry);
-        let (entries, more) = table(&registry).page(cursor::place(list, cursor)?, self.core.limits.page);
+        let (table, max) = (table(&registry), self.core.limits.page);
+        let after = cursor::sequence(list, cursor)?;
+        let shown;
+        let (entries, more) = if view.is_partial() {
+            shown = table.shown_page(after, max, view);
+            (&*shown.0, shown.1)
+        } else {
+            table.page(after, max)
+        };
         let next = entries.last().filter(|_| more).map(|last| cursor::cursor(list, last.sequence));
         let mut rendered = entries.iter().map(|entry| entry.rendered(revision, form));
-        let to = ReplyTarget { id: request.id.raw(), revision, card: &self.core.card };
+        let to = ReplyTarget { id: request.id.raw(), revision, server: &self.core.info };
         let cache = self.core.list_cache;
         let page = Reply::Page { list, entries: &mut rendered, next: next.as_deref(), cache };
         let encoded = era.reply(&mut self.out, &to, page);
@@ -331,21 +441,21 @@ impl Dispatcher<dyn InlineTools> {
     /// Subscribes a session to a resource.
     #[cold]
     #[inline(never)]
-    fn subscribe(&self, uri: &str) -> Result<(), Fault> {
-        if self.registry.reader(uri).is_none() {
+    fn subscribe(&self, uri: &str, view: View<'_>) -> Result<(), Fault> {
+        if self.registry.reader(uri, view).is_none() {
             return Err(Fault::ResourceNotFound(uri.to_owned()));
         }
-        let most = self.core.limits.subscriptions;
+        let max = self.core.limits.subscriptions;
         if let Some(session) = self.conn.session().as_mut() {
             if session.subscriptions.iter().any(|s| s == uri) {
                 return Ok(());
             }
-            if session.subscriptions.len() >= most {
+            if session.subscriptions.len() >= max {
                 return Err(Fault::InvalidParams(
-                    format!("At most {most} resources may be subscribed").into(),
+                    format!("At most {max} resources may be subscribed").into(),
                 ));
             }
-            self.subscribable(session.subscriptions.iter().map(String::len).sum::<usize>() + uri.len())?;
+            self.check_bytes(session.subscriptions.iter().map(String::len).sum::<usize>() + uri.len())?;
             session.subscriptions.push(uri.to_owned());
         }
         Ok(())
@@ -360,36 +470,57 @@ impl Dispatcher<dyn InlineTools> {
         }
     }
 
-    /// A tool of the delegate that is not in the registry.
+    /// Creates an entry for a tool of the delegate that is not in the registry.
     #[cold]
     #[inline(never)]
-    fn unlisted(&self, name: &str) -> Option<Arc<Listed<ToolEntry>>> {
+    fn unlisted(&self, name: &str) -> Option<Arc<Row<ToolEntry>>> {
         let run = self.core.shared.delegate()?.tool(name)?;
         Some(Registry::unlisted_tool(name, run))
     }
 
-    /// A prompt of the delegate that is not in the registry.
+    /// Creates an entry for a prompt of the delegate that is not in the registry.
     #[cold]
     #[inline(never)]
-    fn unlisted_prompt(&self, name: &str) -> Option<Arc<Listed<PromptEntry>>> {
+    fn unlisted_prompt(&self, name: &str) -> Option<Arc<Row<PromptEntry>>> {
         let fill = self.core.shared.delegate()?.prompt(name)?;
         Some(Registry::unlisted_prompt(name, fill))
     }
 
-    /// The delegate's reader of a URI that is not in the registry.
+    /// Returns the delegate's reader of a URI that is not in the registry.
     #[cold]
     #[inline(never)]
-    fn unlisted_reader(&self) -> Option<(Arc<ReadFn>, Variables)> {
+    fn unlisted_reader(&self, uri: &str, view: View<'_>) -> Option<(Arc<ReadFn>, Variables)> {
+        if self.hides(uri, view) || !view.shows_uri(uri) {
+            return None;
+        }
         Some((self.core.shared.delegate()?.reader()?, Variables::default()))
     }
 
+    /// Returns whether a URI belongs to entries that are all hidden from the caller.
+    fn hides(&self, uri: &str, view: View<'_>) -> bool {
+        let has_reader = |view| self.registry.reader(uri, view).is_some();
+        view.is_partial() && !has_reader(view) && has_reader(View::ALL)
+    }
+
     /// Checks the size of one client's subscriptions.
-    fn subscribable(&self, bytes: usize) -> Result<(), Fault> {
+    fn check_bytes(&self, bytes: usize) -> Result<(), Fault> {
         match self.core.limits.subscription_bytes {
-            most if bytes > most => {
-                Err(Fault::InvalidParams(format!("The subscribed URIs have more than {most} bytes").into()))
+            max if bytes > max => {
+                Err(Fault::InvalidParams(format!("The subscribed URIs have more than {max} bytes").into()))
             }
             _ => Ok(()),
         }
     }
+}
+
+/// Fault of a name that is not registered, with the most similar one that the caller sees.
+#[cold]
+fn unknown(kind: &str, name: &str, shown: &mut dyn Iterator<Item = &str>) -> Fault {
+    let mut message = format!("Unknown {kind}: {name}");
+    if let Some(near) = nearest(name, shown) {
+        message.push_str("; did you mean \"");
+        message.push_str(near);
+        message.push_str("\"?");
+    }
+    Fault::InvalidParams(message.into())
 }

@@ -45,12 +45,12 @@ impl AllowedHosts {
     /// Returns whether requests from this origin are allowed. Without an origin they are.
     pub(super) fn admits_origin(&self, origin: Option<&str>) -> bool {
         origin.is_none_or(|origin| {
-            self.names(origin) || split_origin(origin).is_some_and(|(web, host)| web && self.knows(host))
+            self.lists(origin) || split_origin(origin).is_some_and(|(web, host)| web && self.knows(host))
         })
     }
 
     /// Returns whether this origin was allowed by name, so that its pages may read the responses.
-    pub(super) fn names(&self, origin: &str) -> bool {
+    pub(super) fn lists(&self, origin: &str) -> bool {
         self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
     }
 
@@ -99,7 +99,7 @@ fn add_digit(port: u16, digit: &u8) -> Option<u16> {
     port.checked_mul(10)?.checked_add(u16::from(digit))
 }
 
-/// Returns whether a host can be that of a request.
+/// Returns whether this is a valid host, with or without a port.
 fn is_valid(host: &[u8]) -> bool {
     split(host).is_some_and(|(name, _)| {
         !name.is_empty()
@@ -183,7 +183,7 @@ mod tests {
             let admits = allowed.admits_host(Some(host.as_bytes())) && allowed.admits_origin(origin);
             assert_eq!(admits, admitted, "{host:?} {origin:?}");
         }
-        assert!(allowed.names("https://APP.example") && !allowed.names("http://localhost"));
+        assert!(allowed.lists("https://APP.example") && !allowed.lists("http://localhost"));
         assert!(!allowed.admits_host(None));
         allowed.allow_any_host();
         assert!(allowed.admits_host(None) && allowed.admits_host(Some(b"evil.example")));

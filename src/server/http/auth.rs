@@ -1,6 +1,7 @@
-//! Bearer tokens and the metadata that tells clients where to get one.
+//! Authorization by bearer tokens, and the metadata that names their authorization server.
 //!
-//! The program checks the tokens, whose format is opaque here.
+//! A check of the program or of a [`TokenVerifier`] decides about each token. The format of tokens
+//! is opaque here.
 //!
 //! Source: MCP 2026-07-28 basic/authorization (the server as resource server), RFC 6750 (bearer
 //! tokens), RFC 9728 (protected resource metadata).
@@ -9,107 +10,47 @@
 //! - Every request needs a token, and only in the `Authorization` field.
 //! - No token is stored or part of a message.
 
+#[cfg(feature = "token-introspection")]
+mod claims;
+#[cfg(feature = "token-introspection")]
+mod introspection;
+#[cfg(feature = "token-jwt")]
+mod jwks;
+#[cfg(feature = "token-jwt")]
+mod jwt;
+mod principal;
+mod resource_metadata;
+mod verifier;
+
 use std::sync::Arc;
 
 use hmac_sha256::Hash;
 
-use crate::json::Writer;
-
 use super::rejection::{Reason, Rejection};
 
-/// Reason to reject a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TokenRefusal {
-    /// The token is unknown, expired or issued for another server. The response is 401.
-    Invalid,
-    /// The token is valid but lacks scopes. The response is 403 with the required scopes, separated
-    /// by spaces.
-    Scope(String),
-}
+#[cfg(feature = "token-introspection")]
+pub use introspection::Introspection;
+#[cfg(feature = "token-jwt")]
+pub use jwt::JwtVerifier;
+pub use principal::{Principal, TokenRefusal};
+pub use resource_metadata::ResourceMetadata;
+pub(super) use resource_metadata::WELL_KNOWN;
+pub use verifier::TokenVerifier;
+pub(super) use verifier::check as verifier_check;
 
-/// Check of a token, which returns its principal.
-pub(super) type TokenCheck = dyn Fn(&str) -> Result<String, TokenRefusal> + Send + Sync;
-
-/// Metadata that tells clients where to get a token (RFC 9728).
-#[derive(Clone, Debug)]
-pub struct ResourceMetadata {
-    resource: String,
-    servers: Vec<String>,
-    scopes: Vec<String>,
-}
-
-impl ResourceMetadata {
-    /// Describes the server at this URL, with tokens of this authorization server. The token check
-    /// must accept tokens issued for exactly this URL only.
-    pub fn new(resource: impl Into<String>, authorization_server: impl Into<String>) -> ResourceMetadata {
-        ResourceMetadata {
-            resource: resource.into(),
-            servers: vec![authorization_server.into()],
-            scopes: Vec::new(),
-        }
-    }
-
-    /// Adds an authorization server.
-    #[must_use]
-    pub fn authorization_server(mut self, issuer: impl Into<String>) -> ResourceMetadata {
-        self.servers.push(issuer.into());
-        self
-    }
-
-    /// Adds a scope for clients to request.
-    #[must_use]
-    pub fn scope(mut self, scope: impl Into<String>) -> ResourceMetadata {
-        self.scopes.push(scope.into());
-        self
-    }
-
-    /// Returns the metadata document.
-    pub(super) fn document(&self) -> Vec<u8> {
-        let mut w = Writer::new();
-        w.begin_object();
-        w.key("resource").string(&self.resource);
-        list(&mut w, "authorization_servers", &self.servers);
-        if !self.scopes.is_empty() {
-            list(&mut w, "scopes_supported", &self.scopes);
-        }
-        list(&mut w, "bearer_methods_supported", &["header".to_owned()]);
-        w.end_object();
-        w.into_bytes()
-    }
-
-    /// Returns the URL of the document, whose well-known part is between host and path (RFC 9728
-    /// §3.1).
-    fn url(&self) -> String {
-        let start = self.resource.find("://").map_or(0, |at| at + 3);
-        let rest = self.resource.get(start..).unwrap_or_default();
-        let host = start + rest.find('/').unwrap_or(rest.len());
-        let (origin, path) = self.resource.split_at(host);
-        format!("{origin}{WELL_KNOWN}{}", path.trim_end_matches('/'))
-    }
-}
-
-/// Path of the document, without the path of the endpoint.
-pub(super) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-
-fn list(w: &mut Writer, name: &str, items: &[String]) {
-    w.key(name).begin_array();
-    for item in items {
-        w.string(item);
-    }
-    w.end_array();
-}
+/// Check of a token, which returns its principal, or `None` while the check runs.
+pub(super) type TokenCheck = dyn Fn(&str) -> Option<Result<Arc<Principal>, TokenRefusal>> + Send + Sync;
 
 /// Authorization settings of a server.
 #[derive(Default)]
 pub(super) struct Auth {
     pub(super) check: Option<Box<TokenCheck>>,
-    /// Principal of a known token that no request can carry.
+    /// Principal of a configured token that is malformed, so no request can carry it.
     pub(super) unusable: Option<String>,
     pub(super) metadata: Option<ResourceMetadata>,
 }
 
-/// Rejection of a request for its token.
+/// Rejection of a request because of its token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Denial {
     pub(super) reason: Reason,
@@ -119,7 +60,11 @@ pub(super) struct Denial {
 
 impl From<Denial> for Rejection {
     fn from(denial: Denial) -> Rejection {
-        Rejection::from(denial.reason).with("www-authenticate", denial.challenge)
+        let rejection = Rejection::from(denial.reason);
+        match denial.reason {
+            Reason::TokenCheck | Reason::TokenPending => rejection.with("retry-after", "1"),
+            _ => rejection.with("www-authenticate", denial.challenge),
+        }
     }
 }
 
@@ -128,47 +73,51 @@ impl Auth {
     ///
     /// # Errors
     /// The request must be rejected.
-    pub(super) fn admit(&self, authorization: Option<&str>) -> Result<Option<Arc<str>>, Denial> {
+    pub(super) fn admit(&self, authorization: Option<&str>) -> Result<Option<Arc<Principal>>, Denial> {
         let Some(check) = &self.check else { return Ok(None) };
+        let initial = || self.metadata.as_ref().map(ResourceMetadata::initial_scopes).unwrap_or_default();
+        let denied =
+            |reason, error, scope: &str| Err(Denial { reason, challenge: self.challenge(error, scope) });
         let Some(token) = authorization.and_then(bearer) else {
-            return Err(self.denial(Reason::NoToken, None, self.scopes()));
+            return denied(Reason::NoToken, None, &initial());
         };
         if !is_token(token) {
-            return Err(self.denial(Reason::MalformedToken, Some("invalid_request"), String::new()));
+            return denied(Reason::MalformedToken, Some("invalid_request"), "");
         }
         match check(token) {
-            Ok(principal) => Ok(Some(principal.into())),
-            Err(TokenRefusal::Invalid) => {
-                Err(self.denial(Reason::UnknownToken, Some("invalid_token"), self.scopes()))
+            None => Err(Denial { reason: Reason::TokenPending, challenge: String::new() }),
+            Some(Ok(principal)) => Ok(Some(principal)),
+            Some(Err(TokenRefusal::Invalid)) => {
+                denied(Reason::UnknownToken, Some("invalid_token"), &initial())
             }
-            Err(TokenRefusal::Scope(scope)) => {
-                Err(self.denial(Reason::Scope, Some("insufficient_scope"), scope))
+            Some(Err(TokenRefusal::Scope(scope))) => denied(Reason::Scope, Some(INSUFFICIENT_SCOPE), &scope),
+            Some(Err(TokenRefusal::Unavailable)) => {
+                Err(Denial { reason: Reason::TokenCheck, challenge: String::new() })
             }
         }
     }
 
-    fn scopes(&self) -> String {
-        self.metadata.as_ref().map(|m| m.scopes.join(" ")).unwrap_or_default()
-    }
-
-    fn denial(&self, reason: Reason, error: Option<&str>, scope: String) -> Denial {
+    /// Returns the value of `WWW-Authenticate` for an error that needs these scopes.
+    pub(super) fn challenge(&self, error: Option<&str>, scope: &str) -> String {
         let mut parts = Vec::new();
         if let Some(error) = error {
             parts.push(format!("error=\"{error}\""));
         }
         if !scope.is_empty() {
-            parts.push(format!("scope=\"{}\"", quotable(&scope)));
+            parts.push(format!("scope=\"{}\"", quotable(scope)));
         }
         if let Some(metadata) = &self.metadata {
             parts.push(format!("resource_metadata=\"{}\"", quotable(&metadata.url())));
         }
-        let challenge = match parts.is_empty() {
+        match parts.is_empty() {
             true => "Bearer".to_owned(),
             false => format!("Bearer {}", parts.join(", ")),
-        };
-        Denial { reason, challenge }
+        }
     }
 }
+
+/// Error of a challenge for a token that lacks scopes (RFC 6750 §3.1).
+pub(super) const INSUFFICIENT_SCOPE: &str = "insufficient_scope";
 
 /// Removes the characters that a quoted string must not contain.
 fn quotable(text: &str) -> String {
@@ -201,7 +150,8 @@ pub(super) fn known_tokens(tokens: Vec<(String, String)>) -> Box<TokenCheck> {
                 owner = Some(name);
             }
         }
-        owner.cloned().ok_or(TokenRefusal::Invalid)
+        let principal = owner.map(|name| Arc::new(name.as_str().into()));
+        Some(principal.ok_or(TokenRefusal::Invalid))
     })
 }
 
@@ -216,7 +166,7 @@ mod tests {
         let known =
             known_tokens(vec![("s3cret".to_owned(), "alice".to_owned()), ("t".to_owned(), "bob".to_owned())]);
         let check = move |token: &str| match token {
-            "weak" => Err(TokenRefusal::Scope("read write".to_owned())),
+            "weak" => Some(Err(TokenRefusal::Scope("read write".to_owned()))),
             token => known(token),
         };
         Auth { check: Some(Box::new(check)), metadata: Some(metadata), ..Auth::default() }
@@ -225,7 +175,7 @@ mod tests {
     #[test]
     fn valid_tokens_have_a_principal_and_others_a_challenge() {
         let at = "resource_metadata=\"https://board.example/.well-known/oauth-protected-resource/mcp\"";
-        let admit = |field: Option<&str>| auth().admit(field).map(|p| p.unwrap().to_string());
+        let admit = |field: Option<&str>| auth().admit(field).map(|p| p.unwrap().name.to_string());
         let denied = |reason, challenge: String| Err(Denial { reason, challenge });
         assert_eq!(admit(Some("Bearer s3cret")), Ok("alice".to_owned()));
         assert_eq!(admit(Some("bEARER  t")), Ok("bob".to_owned()));
@@ -242,19 +192,5 @@ mod tests {
         let scope = format!("Bearer error=\"insufficient_scope\", scope=\"read write\", {at}");
         assert_eq!(admit(Some("Bearer weak")), denied(Reason::Scope, scope));
         assert_eq!(Auth::default().admit(None), Ok(None));
-    }
-
-    #[test]
-    fn the_document_names_the_authorization_servers() {
-        let text = String::from_utf8(auth().metadata.unwrap().document()).unwrap();
-        assert_eq!(
-            text,
-            "{\"resource\":\"https://board.example/mcp\",\"authorization_servers\":[\"https://login.example\"],\
-             \"scopes_supported\":[\"read\"],\"bearer_methods_supported\":[\"header\"]}"
-        );
-        assert_eq!(
-            ResourceMetadata::new("http://h:1", "x").url(),
-            "http://h:1/.well-known/oauth-protected-resource"
-        );
     }
 }

@@ -10,32 +10,40 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
+use crate::server::call::InlineFn;
 use crate::server::connection::Connection;
 use crate::server::serve::state::Core;
-use crate::server::serve::{self, AtWork, Hooks, LAST_WRITES, Parts};
+use crate::server::serve::{self, Hooks, LAST_WRITES, Parts, ShutdownWait};
+use crate::server::{InlineSend, Server};
+use crate::stderr;
 use crate::sync::lock;
-use crate::transport::http_server::{EventLoop, Listener, LoopHandle};
+use crate::transport::http_server::{EngineHandle, EventLoop, Listener};
 use crate::transport::{FrameSink, ReplySink};
 
 use super::allowed_hosts::AllowedHosts;
 use super::endpoint::Endpoint;
 use super::mounts::{self, MountTable};
-use super::session_servers::SessionServers;
 use super::{HttpServer, Options};
 
 /// Longest wait for servers of sessions that ended before the shutdown, beyond the grace period.
 const SESSION_ENDS: Duration = Duration::from_secs(5);
 
 /// A server with an open address; see [`HttpServer::bind`].
+///
+/// ```no_run
+/// use tinymcp::Server;
+///
+/// let server = Server::new("board", "1.0.0").http().bind("127.0.0.1:0")?;
+/// println!("http://{}/mcp", server.address());
+/// server.serve()?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[must_use = "nothing is served until `serve` is called"]
 pub struct BoundServer {
-    parts: Parts,
-    shared: Arc<Connection>,
-    mounts: Arc<MountTable>,
-    session_servers: Arc<SessionServers>,
-    event_loop: EventLoop,
+    server: Server,
+    options: Options,
+    listeners: Vec<Listener>,
     address: String,
-    leave_signals: bool,
 }
 
 /// Sink for messages outside of any request, which a client without a session cannot receive.
@@ -57,8 +65,12 @@ impl FrameSink for NullSink {
     fn close(&self, _deadline: Instant) {}
 }
 
-pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error> {
-    let HttpServer { server, options } = http;
+/// Checks the settings of a server, and completes them.
+pub(super) fn check_settings(http: HttpServer) -> Result<(Server, Options), Error> {
+    let HttpServer { mut server, mut options } = http;
+    if let Some(pages) = options.card.take() {
+        options.pages.extend(pages(&server.identity, server.eras, &options.path)?);
+    }
     check_paths(&options)?;
     options.allowed_hosts.check().map_err(|message| Error::new(ErrorKind::Invalid, message))?;
     if let Some(principal) = &options.auth.unusable {
@@ -67,7 +79,15 @@ pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error
         );
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    let mut parts = serve::take_apart(server, true)?;
+    serve::resolve_limits(&mut server)?;
+    if options.auth.check.is_some() {
+        server.shared.tasks.allow_lists();
+    }
+    Ok((server, options))
+}
+
+pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error> {
+    let (server, options) = check_settings(http)?;
     let listeners = Listener::bind(address)?;
     let address = listeners.first().map(Listener::address).unwrap_or_default();
     if let Some(warning) =
@@ -75,19 +95,10 @@ pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error
     {
         (options.diagnostics)(&warning);
     }
-    let core = &parts.core;
-    let shared = shared_connection(core);
-    let mounts = Arc::clone(&options.mounts.table);
-    let session_servers = Arc::clone(&options.session_servers);
-    let inline = std::mem::take(&mut parts.inline);
-    let leave_signals = options.leave_signals;
-    let event_loop = EventLoop::new(listeners, &core.limits, |loop_handle| {
-        Endpoint::new(core, &Arc::new(options), &shared, inline, loop_handle)
-    })?;
-    Ok(BoundServer { parts, shared, mounts, session_servers, event_loop, address, leave_signals })
+    Ok(BoundServer { server, options, listeners, address })
 }
 
-/// Connection of a server's requests without a session.
+/// Creates the connection for a server's requests without a session.
 pub(super) fn shared_connection(core: &Arc<Core>) -> Arc<Connection> {
     let shared = Arc::new(Connection::shared(Arc::clone(core), Arc::new(NullSink)));
     core.shared.connect(&shared);
@@ -117,8 +128,8 @@ fn reachability_warning(allowed: &AllowedHosts, address: &str, local: bool) -> O
     })
 }
 
-/// Reports the end of the event loop, also after a panic.
-struct ExitGuard {
+/// Reports the end of the service's thread, also after a panic.
+pub(super) struct ExitGuard {
     over: Arc<AtomicBool>,
     core: Arc<Core>,
 }
@@ -136,44 +147,160 @@ impl BoundServer {
         &self.address
     }
 
+    /// Returns the server, whose title, description and instructions can be changed until it
+    /// serves. Clients that connect meanwhile wait.
+    pub fn server(&mut self) -> &mut Server {
+        &mut self.server
+    }
+
     /// Serves until SIGTERM, SIGINT or [`Handle::stop`](crate::Handle::stop).
     ///
     /// # Errors
     /// [`crate::ErrorKind::Io`]: the sockets failed. [`crate::ErrorKind::Limit`]: a thread could
     /// not be started.
     pub fn serve(self) -> Result<(), Error> {
-        let BoundServer { parts, shared, mounts, session_servers, mut event_loop, leave_signals, .. } = self;
-        let core = Arc::clone(&parts.core);
-        let _signals = if leave_signals { None } else { Some(core.watchdog.catch_signals()?) };
-        let loop_handle = event_loop.handle();
-        let over = Arc::new(AtomicBool::new(false));
-        let served = ExitGuard { over: Arc::clone(&over), core: Arc::clone(&core) };
-        let result = Arc::new(Mutex::new(None));
-        let outcome = Arc::clone(&result);
+        let BoundServer { server, options, listeners, .. } = self;
+        let no_signal_handlers = options.no_signal_handlers;
+        let (service, watch) = prepare(server, options)?;
+        let core = Arc::clone(&watch.core);
+        let _signals = if no_signal_handlers { None } else { Some(core.watchdog.catch_signals()?) };
+        let (served, result) = (watch.exit_guard(), Arc::new(Mutex::new(None)));
+        let handle = Arc::new(Mutex::new(None));
+        let (outcome, created, waiting) = (Arc::clone(&result), Arc::clone(&handle), Arc::clone(&core));
         serve::spawn("mcp-http", core.limits.worker_stack, move || {
             let _served = served;
-            *lock(&outcome) = Some(event_loop.run());
+            let run = |mut event_loop: EventLoop| {
+                *lock(&created) = Some(event_loop.handle());
+                waiting.watchdog.wake();
+                event_loop.run()
+            };
+            *lock(&outcome) = Some(service.event_loop(listeners, Vec::new()).and_then(run));
         })?;
+        let engine = loop {
+            // The flag is read first: an event loop that has ended has already stored its handle.
+            let is_over = watch.over.load(Ordering::Acquire);
+            if let Some(engine) = lock(&handle).take() {
+                break engine;
+            }
+            if is_over {
+                let panicked = || Err(Error::new(ErrorKind::Misuse, "the event loop panicked"));
+                return lock(&result).take().unwrap_or_else(panicked);
+            }
+            core.watchdog.pause();
+        };
+        watch.run(&engine);
+        lock(&result).take().unwrap_or(Ok(()))
+    }
+}
+
+/// Serves on the calling thread, for handlers that are not `Send`. The watchdog runs on another
+/// thread.
+pub(in crate::server) fn serve_here(
+    http: HttpServer,
+    inline: Vec<Box<InlineFn>>,
+    address: &str,
+) -> Result<(), Error> {
+    let BoundServer { server, options, listeners, .. } = bind_and_report(http, address)?;
+    let no_signal_handlers = options.no_signal_handlers;
+    let (service, watch) = prepare(server, options)?;
+    let core = Arc::clone(&watch.core);
+    let _signals = if no_signal_handlers { None } else { Some(core.watchdog.catch_signals()?) };
+    let mut event_loop = service.event_loop(listeners, inline)?;
+    let (served, engine) = (watch.exit_guard(), event_loop.handle());
+    let watcher = serve::spawn("mcp-watch", serve::WATCH_STACK, move || watch.run(&engine))?;
+    let result = event_loop.run();
+    drop(served);
+    // OK to ignore: a panic was reported.
+    let _ = watcher.join();
+    result
+}
+
+/// Opens the address and reports it to the diagnostics.
+pub(super) fn bind_and_report(http: HttpServer, address: &str) -> Result<BoundServer, Error> {
+    let (path, sink) = (http.options.path.clone(), Arc::clone(&http.options.diagnostics));
+    let bound = bind(http, address)?;
+    match bound.address().strip_prefix("unix:") {
+        Some(socket) => (sink)(&format!("serving {path} on the Unix socket {socket}")),
+        None => (sink)(&format!("serving http://{}{path}", bound.address())),
+    }
+    Ok(bound)
+}
+
+/// Parts of the service, for the thread that creates it.
+pub(super) struct ServiceParts {
+    core: Arc<Core>,
+    options: Arc<Options>,
+    shared: Arc<Connection>,
+    inline: Vec<Box<InlineSend>>,
+}
+
+impl ServiceParts {
+    /// Creates the service, with these inline handlers after those of the server.
+    pub(super) fn endpoint(self, inline: Vec<Box<InlineFn>>, engine: Arc<dyn EngineHandle>) -> Endpoint {
+        let inline = serve::all_inline(self.inline, inline);
+        Endpoint::new(&self.core, &self.options, &self.shared, inline, engine)
+    }
+
+    fn event_loop(self, listeners: Vec<Listener>, inline: Vec<Box<InlineFn>>) -> Result<EventLoop, Error> {
+        let limits = self.core.limits.clone();
+        EventLoop::new(listeners, &limits, |handle| self.endpoint(inline, Arc::new(handle)))
+    }
+}
+
+/// Parts of the thread that watches deadlines and shuts down.
+pub(super) struct Watch {
+    pub(super) core: Arc<Core>,
+    shared: Arc<Connection>,
+    mounts: Arc<MountTable>,
+    hooks: Hooks,
+    over: Arc<AtomicBool>,
+}
+
+/// Prepares a server for serving.
+pub(super) fn prepare(server: Server, options: Options) -> Result<(ServiceParts, Watch), Error> {
+    let Parts { core, inline, hooks } = serve::into_parts(server, true)?;
+    let shared = shared_connection(&core);
+    let watch = Watch {
+        core: Arc::clone(&core),
+        shared: Arc::clone(&shared),
+        mounts: Arc::clone(&options.mounts.table),
+        hooks,
+        over: Arc::default(),
+    };
+    Ok((ServiceParts { core, options: Arc::new(options), shared, inline }, watch))
+}
+
+impl Watch {
+    pub(super) fn mounts(&self) -> Arc<MountTable> {
+        Arc::clone(&self.mounts)
+    }
+
+    pub(super) fn exit_guard(&self) -> ExitGuard {
+        ExitGuard { over: Arc::clone(&self.over), core: Arc::clone(&self.core) }
+    }
+
+    /// Watches until serving ends or must end, and shuts down.
+    pub(super) fn run(self, engine: &dyn EngineHandle) {
+        let Watch { core, shared, mounts, hooks, over } = self;
         core.watchdog.watch(
             None,
-            |now| core.shared.check(now) | mounts.check(now) | session_servers.check(now),
+            |now| core.shared.check(now) | mounts.check(now),
             || {
                 let end =
                     core.watchdog.terminated() || core.shared.stopping() || over.load(Ordering::Acquire);
                 end.then_some(())
             },
         );
-        end(&core, &shared, (&mounts, &session_servers), &loop_handle, &over, parts.hooks);
-        lock(&result).take().unwrap_or(Ok(()))
+        shut_down(&core, &shared, &mounts, engine, &over, hooks);
     }
 }
 
 /// Shuts down; see the module documentation.
-fn end(
+fn shut_down(
     core: &Arc<Core>,
     shared: &Arc<Connection>,
-    (mounts, session_servers): (&MountTable, &Arc<SessionServers>),
-    loop_handle: &LoopHandle,
+    mounts: &MountTable,
+    engine: &dyn EngineHandle,
     over: &AtomicBool,
     mut hooks: Hooks,
 ) {
@@ -182,40 +309,43 @@ fn end(
     let last = deadline.max(since + LAST_WRITES);
     let (mut servers, others) = mounts.close();
     servers.push(Arc::clone(&core.shared));
-    servers.extend(session_servers.stop());
     hooks.extend(others);
     servers.iter().for_each(|server| server.stop());
-    loop_handle.stop(last + LAST_WRITES);
+    engine.stop(last + LAST_WRITES);
     let connections: Vec<_> = servers.iter().flat_map(|server| server.connections()).collect();
-    let at_work = AtWork { conn: shared, since, deadline, signalled: core.watchdog.terminated() };
+    let wait = ShutdownWait { conn: shared, since, deadline, signalled: core.watchdog.terminated() };
     // Responses of clients are no longer read, so the calls that wait for them end.
     for connection in &connections {
         connection.input_ended();
     }
     core.pool.close();
-    let look = || {
+    let check = || {
         for connection in &connections {
             connection.check(Instant::now());
         }
     };
-    while !core.pool.wait_idle(at_work.next_check()) && at_work.may_wait() {
-        look();
+    while !core.pool.wait_idle(wait.next_check()) && wait.may_wait() {
+        check();
     }
-    while !servers.iter().all(|server| server.at_rest()) && at_work.may_wait() {
-        look();
+    while !servers.iter().all(|server| server.is_idle()) && wait.may_wait() {
+        check();
         core.watchdog.pause();
     }
+    servers.iter().for_each(|server| server.tasks.interrupt());
     let last = Instant::now() + LAST_WRITES;
     for connection in &connections {
         connection.close(last);
     }
-    loop_handle.stop(last);
-    // Not joined: an inline handler that does not return would keep the process alive.
+    engine.stop(last);
+    // The thread is not joined, because an inline handler that does not return would keep the
+    // process alive.
     while !over.load(Ordering::Acquire) && Instant::now() < last + Duration::from_millis(100) {
         core.watchdog.pause();
     }
-    session_servers.close(Instant::now() + core.limits.grace + SESSION_ENDS);
-    mounts::run(hooks);
+    mounts.close_session_servers(Instant::now() + core.limits.grace + SESSION_ENDS);
+    mounts::run_hooks(hooks);
+    // The program may end next.
+    stderr::flush();
 }
 
 #[cfg(test)]

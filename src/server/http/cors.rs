@@ -1,16 +1,18 @@
 //! CORS: preflights and response fields for pages of allowed origins.
 //!
 //! Only origins of [`HttpServer::allow_origin`](super::HttpServer::allow_origin) get CORS fields.
-//! Browsers keep responses from all other pages, also from pages of this machine. Credentials are
-//! not allowed, because there are no cookies. A token is a header field like others.
+//! Browsers withhold responses from all other pages, also from pages of this machine. Credentials
+//! are not allowed, because the server uses no cookies. A token is an ordinary header field.
 //!
 //! Source: the Fetch standard, HTTP-CORS protocol.
 
-use crate::era::http::Sessions;
+use crate::era::http::SessionRules;
 use crate::transport::http_server::Head;
 
 use super::rejection::Rejection;
 
+/// Field that allows an origin to read a response.
+pub(super) const ALLOW_ORIGIN: &str = "access-control-allow-origin";
 /// HTTP methods that a page may use.
 const METHODS: &str = "GET, POST, DELETE";
 /// Seconds for which a browser may cache a preflight: the maximum of common browsers.
@@ -22,13 +24,13 @@ pub(super) fn is_preflight(head: &Head<'_>) -> bool {
 }
 
 /// Returns the fields of every response to a page of an allowed origin.
-pub(super) fn fields(origin: &str, sessions: Option<&Sessions>) -> Vec<(&'static str, String)> {
+pub(super) fn fields(origin: &str, sessions: Option<&SessionRules>) -> Vec<(&'static str, String)> {
     let mut exposed = "WWW-Authenticate, Retry-After".to_owned();
     if let Some(sessions) = sessions {
         exposed = format!("{}, {exposed}", sessions.id);
     }
     vec![
-        ("access-control-allow-origin", origin.to_owned()),
+        (ALLOW_ORIGIN, origin.to_owned()),
         ("access-control-expose-headers", exposed),
         ("vary", "Origin".to_owned()),
     ]

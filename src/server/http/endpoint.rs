@@ -11,65 +11,65 @@
 //! - A request gets its response here, or a call or a subscription holds its [`PostResponse`].
 //! - Requests without a session share one connection without ids. Every session has its own.
 //! - With several servers, the fields of [`Endpoint`] are those of the server at the request's path
-//!   (`several.rs`).
+//!   (`mounted_servers.rs`).
 
-mod opening;
-mod several;
+mod call_checks;
+mod mounted_servers;
+mod session_start;
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::era::http::Posted;
-use crate::era::{Encoded, Params, ServerEra};
+use crate::era::http::PostKind;
+use crate::era::{Encoded, ServerEra};
 use crate::json::{Doc, Value, Writer};
 use crate::model::{ClientCapabilities, Fault};
-use crate::pool::Refused;
-use crate::rpc::Request;
-use crate::server::InlineSend;
+use crate::pool::RejectedJob;
 use crate::server::call::batch::Batch;
-use crate::server::call::{Job, Target};
+use crate::server::call::{InlineFn, Job};
 use crate::server::connection::Connection;
 use crate::server::dispatch::admission::{BUSY, Started};
 use crate::server::dispatch::classify::shape_fault;
 use crate::server::dispatch::classify::{Classified, MessageKind, classify};
-use crate::server::dispatch::{Dispatcher, Effect, PlannedCall, Text};
+use crate::server::dispatch::{Dispatcher, Effect, MessageBytes};
 use crate::server::serve::state::Core;
 use crate::transport::ReplySink;
-use crate::transport::http_server::{Admission, Field, Head, LoopHandle, Responder, Response, Service};
+use crate::transport::http_server::{Admission, EngineHandle, Field, Head, Responder, Response, Service};
 use crate::transport::tap::Tap;
 
-use self::several::{OtherServer, sessions_of};
-use super::Options;
+use self::mounted_servers::{MountedServer, sessions_of};
 use super::event_streams::{Attach, EventId, EventStreams, ReplayBudget};
-use super::rejection::{self, Reason, Rejection};
+use super::headers::Headers;
+use super::mounts::PerSession;
+use super::rejection::{self, HttpRejection, Reason, RejectedMessage, Rejection};
 use super::request_checks::{RequestChecks, RequestInfo};
 use super::response::{InFlightBytes, PostResponse, Progress};
 use super::session::SessionTable;
-use super::session_servers::MakeServer;
+use super::{Options, session_name};
 
 /// Shortest interval between two searches for idle sessions.
 const SWEEP: Duration = Duration::from_secs(1);
 /// Largest output buffer that is reused.
 const SPARE_BYTES: usize = 64 << 10;
 
-/// Service behind the HTTP server.
+/// Service that the HTTP server calls.
 pub(super) struct Endpoint {
     path: String,
     core: Arc<Core>,
     checks: RequestChecks,
-    dispatcher: Dispatcher<Vec<Box<InlineSend>>>,
-    /// Connection of the requests without a session.
+    dispatcher: Dispatcher<Vec<Box<InlineFn>>>,
+    /// Connection for the requests without a session.
     shared: Arc<Connection>,
     sessions: SessionTable,
     budget: Arc<ReplayBudget>,
-    /// Bytes of messages without a response.
+    /// Total bytes of the messages that have no response yet.
     in_flight: Arc<AtomicUsize>,
-    loop_handle: LoopHandle,
+    engine: Arc<dyn EngineHandle>,
     options: Arc<Options>,
     /// Creates the server of each session.
-    per_session: Option<Arc<MakeServer>>,
-    others: Vec<OtherServer>,
+    per_session: Option<PerSession>,
+    others: Vec<MountedServer>,
 }
 
 /// Route of a posted message.
@@ -89,21 +89,21 @@ impl Endpoint {
         core: &Arc<Core>,
         options: &Arc<Options>,
         shared: &Arc<Connection>,
-        inline: Vec<Box<InlineSend>>,
-        loop_handle: LoopHandle,
+        inline: Vec<Box<InlineFn>>,
+        engine: Arc<dyn EngineHandle>,
     ) -> Endpoint {
         let limits = &core.limits.http;
-        options.mounts.table.set_loop(&loop_handle);
+        options.mounts.table.set_engine(&engine);
         Endpoint {
             path: options.path.clone(),
             core: Arc::clone(core),
-            checks: RequestChecks::new(options, sessions_of(core)),
+            checks: RequestChecks::new(options, sessions_of(core), Arc::clone(&core.shared)),
             dispatcher: Dispatcher::new(Arc::clone(shared), inline, false),
             shared: Arc::clone(shared),
             sessions: SessionTable::new(limits.sessions, limits.session_timeout),
             budget: Arc::new(ReplayBudget::new(limits)),
             in_flight: Arc::default(),
-            loop_handle,
+            engine,
             options: Arc::clone(options),
             per_session: options.per_session.clone(),
             others: Vec::new(),
@@ -112,11 +112,11 @@ impl Endpoint {
 
     fn post(&mut self, info: &RequestInfo<'_>, body: &[u8], responder: Responder) {
         self.dispatcher.as_dyn().refresh();
-        let (doc, parsed) = self.dispatcher.as_dyn().parse(Text::Read(body));
+        let (doc, parsed) = self.dispatcher.as_dyn().parse(MessageBytes::Borrowed(body));
         self.dispatcher.doc = match parsed {
             Ok(()) => self.document(info, doc, responder),
-            Err(unread) => {
-                let rejection = self.malformed(info, unread.id.as_deref(), &unread.fault);
+            Err(failure) => {
+                let rejection = self.malformed(info, failure.id.as_deref(), &failure.fault);
                 reject(info, rejection, &responder);
                 Some(doc)
             }
@@ -138,10 +138,11 @@ impl Endpoint {
                 let reply = self.reply(info, &doc, responder, self.core.eras.modern, None);
                 let sink: Arc<dyn ReplySink> = Arc::<PostResponse>::clone(&reply);
                 self.dispatcher.as_dyn().set_connection(&self.shared, None);
-                let action = self.dispatcher.as_dyn().dispatch(&doc, &message, &sink);
-                match self.check_arguments(info, &message, &action) {
-                    Ok(()) => self.carry_out(action, doc, &reply),
+                let effect = self.dispatcher.as_dyn().dispatch(&doc, &message, &sink);
+                match self.check_call(info, &message, &effect) {
+                    Ok(()) => self.execute(effect, doc, &reply),
                     Err(rejection) => {
+                        call_checks::observe_rejection(&effect, &rejection, &sink);
                         reject(info, rejection, &reply.responder);
                         Some(doc)
                     }
@@ -154,16 +155,23 @@ impl Endpoint {
             Route::SessionCall(connection, streams) => {
                 let reply = self.reply(info, &doc, responder, self.core.eras.legacy, Some(streams));
                 let sink: Arc<dyn ReplySink> = Arc::<PostResponse>::clone(&reply);
-                self.turn_to_session(&connection, info);
-                let action = self.dispatcher.as_dyn().dispatch(&doc, &message, &sink);
-                self.carry_out(action, doc, &reply)
+                self.switch_to_session(&connection, info);
+                let effect = self.dispatcher.as_dyn().dispatch(&doc, &message, &sink);
+                match self.check_scopes(info, &message, &effect) {
+                    Ok(()) => self.execute(effect, doc, &reply),
+                    Err(rejection) => {
+                        call_checks::observe_rejection(&effect, &rejection, &sink);
+                        reject(info, rejection, &reply.responder);
+                        Some(doc)
+                    }
+                }
             }
             Route::SessionMessage(connection) => {
-                self.turn_to_session(&connection, info);
-                let action = self.dispatcher.as_dyn().dispatch(&doc, &message, &connection.sink);
-                if let Effect::Resume(job) = action {
+                self.switch_to_session(&connection, info);
+                let effect = self.dispatcher.as_dyn().dispatch(&doc, &message, &connection.sink);
+                if let Effect::Resume(job) = effect {
                     // The pool reserves room for parked calls.
-                    if let Err(Refused { job, .. }) = self.core.pool.try_submit(*job) {
+                    if let Err(RejectedJob { job, .. }) = self.core.pool.try_submit(*job) {
                         connection.refuse(&job.call, "The server is shutting down");
                     }
                 }
@@ -175,8 +183,9 @@ impl Endpoint {
 
     /// Returns the error for a malformed message, in the version of its session if it has one.
     fn malformed(&mut self, info: &RequestInfo<'_>, id: Option<&str>, fault: &Fault) -> Rejection {
-        let name = self.checks.sessions.and_then(|words| info.head.field(words.id));
-        let session = name.and_then(|name| self.sessions.find(name, &self.shared, info.principal.as_deref()));
+        let name = self.checks.sessions.and_then(|rules| info.head.field(rules.id));
+        let session =
+            name.and_then(|name| self.sessions.find(name, &self.shared, info.caller().map(AsRef::as_ref)));
         Rejection::session_fault(session.map(|session| &*session.connection), 400, id, fault)
     }
 
@@ -184,10 +193,10 @@ impl Endpoint {
     fn route(&mut self, info: &RequestInfo<'_>, message: &Classified<'_>) -> Result<Route, Rejection> {
         let posted = self.core.eras.of_post(info.head, &message.params, message.method());
         match (posted, message.kind) {
-            (_, MessageKind::Malformed(shape)) if shape.answer => {
+            (_, MessageKind::Malformed(shape)) if shape.needs_response => {
                 Err(self.malformed(info, shape.id.map(Value::raw), &shape_fault(&shape)))
             }
-            (Posted::InSession, MessageKind::Batch(_)) => {
+            (PostKind::InSession, MessageKind::Batch(_)) => {
                 self.session(info, None).map(|(connection, streams)| Route::SessionCall(connection, streams))
             }
             (_, MessageKind::Batch(_)) => Err(Rejection::fault(
@@ -195,16 +204,24 @@ impl Endpoint {
                 None,
                 &Fault::InvalidRequest("batches are not supported in this version".into()),
             )),
-            (Posted::Alone, MessageKind::Request(request)) => {
+            (PostKind::Stateless, MessageKind::Request(request)) => {
                 self.check_fields(info, &request, &message.params)?;
                 Ok(Route::Stateless)
             }
-            // A client cancels by closing the stream, and sends no other notification (2026-07-28
-            // basic/patterns/cancellation).
-            (Posted::Alone, MessageKind::Notification(_)) => Err(Rejection::new(202)),
+            // A client cancels by closing the stream, and sends no other notification but those of
+            // extensions (2026-07-28 basic/patterns/cancellation).
+            (PostKind::Stateless, MessageKind::Notification(notification)) => {
+                if let Some(extensions) = &self.core.extensions {
+                    let principal = info.principal.as_ref().map(|principal| &*principal.name);
+                    extensions.notified(&notification, principal);
+                }
+                Err(Rejection::new(202))
+            }
             // A response gets no JSON-RPC error.
-            (Posted::Alone, MessageKind::Response(_)) => Err(Rejection::new(400)),
-            (Posted::Opening, MessageKind::Request(_)) if !self.names_session(info) => Ok(Route::OpenSession),
+            (PostKind::Stateless, MessageKind::Response(_)) => Err(Rejection::new(400)),
+            (PostKind::Initialize, MessageKind::Request(_)) if !self.names_session(info) => {
+                Ok(Route::OpenSession)
+            }
             (_, MessageKind::Request(request)) => {
                 let (connection, streams) = self.session(info, Some(request.id))?;
                 Ok(Route::SessionCall(connection, streams))
@@ -213,45 +230,15 @@ impl Endpoint {
                 self.session(info, None).map(|(connection, _)| Route::SessionMessage(connection))
             }
             // A malformed response in a session ends the request that it names.
-            (Posted::InSession, MessageKind::Malformed(_)) => {
+            (PostKind::InSession, MessageKind::Malformed(_)) => {
                 self.session(info, None).map(|(connection, _)| Route::SessionMessage(connection))
             }
             (_, MessageKind::Malformed(_)) => Err(Rejection::new(400)),
         }
     }
 
-    /// Checks the header fields of a request without a session against its body.
-    fn check_fields(
-        &self,
-        info: &RequestInfo<'_>,
-        request: &Request<'_>,
-        params: &Params<'_>,
-    ) -> Result<(), Rejection> {
-        let Some(era) = self.core.eras.modern.map(ServerEra::http) else { return Ok(()) };
-        if !info.head.accepts().events && era.streams(request.method) {
-            let fault = Fault::InvalidRequest(Reason::AcceptEvents.message().into());
-            return Err(Rejection::fault(Reason::AcceptEvents.status(), Some(request.id), &fault));
-        }
-        era.check(info.head, request, params).map_err(|fault| Rejection::fault(400, Some(request.id), &fault))
-    }
-
-    /// Checks the header fields that repeat arguments of a tool.
-    fn check_arguments(
-        &self,
-        info: &RequestInfo<'_>,
-        message: &Classified<'_>,
-        action: &Effect,
-    ) -> Result<(), Rejection> {
-        let Some(era) = self.core.eras.modern.map(ServerEra::http) else { return Ok(()) };
-        let Effect::Call(PlannedCall { target: Target::Tool(tool), .. }) = action else {
-            return Ok(());
-        };
-        era.check_arguments(info.head, &tool.entry.mirrors, message.params.arguments())
-            .map_err(|fault| Rejection::fault(400, message.id(), &fault))
-    }
-
     fn names_session(&self, info: &RequestInfo<'_>) -> bool {
-        self.checks.sessions.is_some_and(|words| info.head.field(words.id).is_some())
+        self.checks.sessions.is_some_and(|rules| info.head.field(rules.id).is_some())
     }
 
     /// Returns the session that a request names.
@@ -260,24 +247,25 @@ impl Endpoint {
         info: &RequestInfo<'_>,
         id: Option<Value<'_>>,
     ) -> Result<(Arc<Connection>, Arc<EventStreams>), Rejection> {
-        let Some(words) = self.checks.sessions else { return Err(Rejection::method(None)) };
-        let Some(name) = info.head.field(words.id) else {
-            return Err(Rejection::fault(400, id, &(words.missing)()));
+        let Some(rules) = self.checks.sessions else { return Err(Rejection::method(None)) };
+        let Some(name) = info.head.field(rules.id) else {
+            return Err(Rejection::fault(400, id, &(rules.missing)()));
         };
-        let Some(session) = self.sessions.find(name, &self.shared, info.principal.as_deref()) else {
-            return Err(Rejection::fault(404, id, &(words.lost)()));
+        let Some(session) = self.sessions.find(name, &self.shared, info.caller().map(AsRef::as_ref)) else {
+            return Err(Rejection::fault(404, id, &(rules.lost)()));
         };
         session.used = Instant::now();
         let found = (Arc::clone(&session.connection), Arc::clone(&session.streams));
-        (words.check)(info.head).map_err(|fault| Rejection::fault(400, id, &fault))?;
+        (rules.check)(info.head).map_err(|fault| Rejection::fault(400, id, &fault))?;
         Ok(found)
     }
 
     /// Passes a frame to the program's observer, which also gets the response.
     #[cold]
     fn observe(&mut self, info: &mut RequestInfo<'_>, body: &[u8], exchange: u64) {
-        let name = self.checks.sessions.and_then(|words| info.head.field(words.id));
-        let session = name.and_then(|name| self.sessions.find(name, &self.shared, info.principal.as_deref()));
+        let name = self.checks.sessions.and_then(|rules| info.head.field(rules.id));
+        let session =
+            name.and_then(|name| self.sessions.find(name, &self.shared, info.caller().map(AsRef::as_ref)));
         let connection = match session {
             Some(session) => session_name(session.number),
             None => format!("request-{exchange}"),
@@ -289,13 +277,13 @@ impl Endpoint {
     }
 
     fn tap(&self, connection: &str, info: &RequestInfo<'_>) -> Option<Tap> {
-        self.core.observer.as_ref().map(|observer| Tap::new(observer, connection, info.principal.clone()))
+        self.core.observer.as_ref().map(|observer| Tap::new(observer, connection, info.caller().cloned()))
     }
 
-    fn turn_to_session(&mut self, connection: &Arc<Connection>, info: &RequestInfo<'_>) {
+    fn switch_to_session(&mut self, connection: &Arc<Connection>, info: &RequestInfo<'_>) {
         let mut peer = connection.session().as_ref().map(|session| session.peer);
         if let Some(peer) = peer.as_mut().filter(|_| !info.head.accepts().events) {
-            // Requests to the client are sent as events, which this one does not accept.
+            // Requests to the client are sent as events, which this client does not accept.
             peer.capabilities = ClientCapabilities::default();
         }
         self.dispatcher.as_dyn().set_connection(connection, peer);
@@ -315,6 +303,7 @@ impl Endpoint {
             accepts: info.head.accepts(),
             principal: info.principal.clone(),
             tap: info.tap.clone(),
+            headers: Headers::of(info.head, &self.options.passed_headers),
             streams,
             progress: Mutex::new(Progress::Unsent),
             in_flight: InFlightBytes::add(
@@ -327,9 +316,14 @@ impl Endpoint {
 
     /// Executes the effect of a request whose response goes to `reply`. Returns the document
     /// unless a call keeps it.
-    fn carry_out(&mut self, action: Effect, doc: Box<Doc>, reply: &Arc<PostResponse>) -> Option<Box<Doc>> {
+    fn execute(&mut self, effect: Effect, doc: Box<Doc>, reply: &Arc<PostResponse>) -> Option<Box<Doc>> {
         let sink: Arc<dyn ReplySink> = Arc::<PostResponse>::clone(reply);
-        let (doc, encoded) = match action {
+        if let Some(retry_after) = self.dispatcher.retry_after.take() {
+            reply.refuse_for(self.dispatcher.out.as_bytes(), retry_after.seconds());
+            self.dispatcher.out.clear();
+            return Some(doc);
+        }
+        let (doc, encoded) = match effect {
             Effect::Reply(encoded) => (doc, encoded),
             Effect::Call(call) => match self.dispatcher.as_dyn().start(call, doc, &sink) {
                 Started::Done(done) => done,
@@ -339,7 +333,7 @@ impl Endpoint {
                     return None;
                 }
                 Started::NoRoom(job) => {
-                    reply.refuse();
+                    self.refuse(reply, job.doc.at(job.query.id));
                     return Some(job.doc);
                 }
             },
@@ -349,14 +343,14 @@ impl Endpoint {
             }
             Effect::Resume(_) | Effect::Ignore => return Some(doc),
         };
-        self.answer(reply, encoded, &[]);
+        self.send_response(reply, encoded, &[]);
         Some(doc)
     }
 
     /// Sends the response that was written.
-    fn answer(&mut self, reply: &PostResponse, encoded: Encoded, fields: &[Field<'_>]) {
+    fn send_response(&mut self, reply: &PostResponse, encoded: Encoded, fields: &[Field<'_>]) {
         let out = &mut self.dispatcher.out;
-        reply.answer_with(out.as_bytes(), encoded, fields);
+        reply.respond_with(out.as_bytes(), encoded, fields);
         if out.len() > SPARE_BYTES {
             *out = Writer::new();
         }
@@ -366,10 +360,28 @@ impl Endpoint {
     /// Submits a call to the pool, or rejects it. One more call than the limit may be queued.
     fn submit(&self, job: Job, reply: &PostResponse) {
         let before = if reply.in_flight.fits() { self.core.limits.queue + 1 } else { 0 };
-        if let Err(Refused { job, .. }) = self.core.pool.try_submit_before(job, before) {
-            if job.conn.forget(&job.call) {
-                reply.refuse();
+        if let Err(RejectedJob { job, .. }) = self.core.pool.try_submit_before(job, before) {
+            if job.conn.take_call(&job.call) {
+                self.refuse(reply, job.doc.at(job.query.id));
             }
+        }
+    }
+
+    /// Sends the rejection of a request without a message, and reports it to the program.
+    fn reject_head(&self, head: &Head<'_>, rejection: Rejection, responder: &Responder) {
+        self.checks.report(head, rejection.response.status, rejection.reason);
+        rejection.send(responder);
+    }
+
+    /// Responds with status 503 to the request with this id, and reports this to the program.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&self, reply: &PostResponse, id: Value<'_>) {
+        reply.refuse();
+        if let Some(report) = &self.options.on_rejection {
+            let tap = reply.tap.as_ref();
+            let message = tap.map(|tap| RejectedMessage { connection: &tap.connection, id: id.raw() });
+            report(&HttpRejection { method: "POST", path: &self.path, status: 503, reason: None, message });
         }
     }
 
@@ -380,8 +392,11 @@ impl Endpoint {
         let mut jobs = Vec::new();
         for message in doc.root().items() {
             let dispatcher = self.dispatcher.as_dyn();
-            let (doc, action) = dispatcher.batch_item(message, &sink);
-            let doc = match action {
+            let (doc, effect) = dispatcher.batch_item(message, &sink);
+            let doc = match effect {
+                Effect::Call(call) if call_checks::missing(&call, reply.principal.as_deref()).is_some() => {
+                    Some(dispatcher.reject_call(call, doc, &sink, &call_checks::fault()))
+                }
                 Effect::Call(call) => match dispatcher.start(call, doc, &sink) {
                     Started::Done((doc, _)) => Some(doc),
                     Started::Parked => None,
@@ -402,14 +417,15 @@ impl Endpoint {
             }
             batch.collect(&mut self.dispatcher.out);
         }
-        let answers = batch.complete();
+        self.dispatcher.retry_after = None;
+        let has_response = batch.complete();
         for job in jobs {
             let before = if reply.in_flight.fits() { self.core.limits.queue + 1 } else { 0 };
-            if let Err(Refused { job, .. }) = self.core.pool.try_submit_before(job, before) {
+            if let Err(RejectedJob { job, .. }) = self.core.pool.try_submit_before(job, before) {
                 job.conn.refuse(&job.call, "The server is busy");
             }
         }
-        if !answers {
+        if !has_response {
             reply.responder.respond(202, &[], b"");
         }
     }
@@ -417,7 +433,7 @@ impl Endpoint {
     /// Opens an event stream of a session, or resumes one.
     fn get(&mut self, info: &RequestInfo<'_>, responder: Responder) -> Result<(), (Rejection, Responder)> {
         let found = self.session(info, None).and_then(|(_, streams)| {
-            let last = self.checks.sessions.and_then(|words| info.head.field(words.last_event));
+            let last = self.checks.sessions.and_then(|rules| info.head.field(rules.last_event));
             match last.map(EventId::parse) {
                 Some(None) => {
                     Err(Rejection::fault(400, None, &Fault::InvalidRequest("invalid event id".into())))
@@ -431,8 +447,8 @@ impl Endpoint {
                 let responder = Arc::new(responder);
                 match streams.attach(&responder, place) {
                     Attach::Attached => {}
-                    Attach::Expired => Rejection::from(Reason::EventExpired).send(&responder),
-                    Attach::TooManyStreams => Rejection::busy().send(&responder),
+                    Attach::Expired => self.reject_head(info.head, Reason::EventExpired.into(), &responder),
+                    Attach::TooManyStreams => self.reject_head(info.head, Rejection::busy(), &responder),
                 }
                 Ok(())
             }
@@ -443,8 +459,8 @@ impl Endpoint {
         match self.session(info, None) {
             Err(rejection) => rejection,
             Ok(_) => {
-                let words = self.checks.sessions;
-                let name = words.and_then(|words| info.head.field(words.id)).unwrap_or_default();
+                let rules = self.checks.sessions;
+                let name = rules.and_then(|rules| info.head.field(rules.id)).unwrap_or_default();
                 if let Some(session) = self.sessions.remove(name) {
                     session.end();
                 }
@@ -462,10 +478,6 @@ fn reject(info: &RequestInfo<'_>, rejection: Rejection, responder: &Responder) {
     rejection.send(responder);
 }
 
-fn session_name(number: u64) -> String {
-    format!("session-{number}")
-}
-
 impl Service for Endpoint {
     fn check(&mut self, head: &Head<'_>) -> Admission {
         self.change_mounts();
@@ -474,14 +486,15 @@ impl Service for Endpoint {
     }
 
     fn error_response(&mut self, status: u16) -> Response {
-        rejection::error_response(status, self.core.limits.frame_bytes)
+        let report = self.options.on_rejection.as_deref();
+        rejection::error_response(status, self.core.limits.frame_bytes, report)
     }
 
     fn handle(&mut self, head: &Head<'_>, body: &[u8], mut responder: Responder) {
         responder.add_fields(self.checks.cors_fields(head));
         // The server may have been removed while the body was read.
         if !self.select(head.path()) {
-            return Rejection::from(Reason::Path).send(&responder);
+            return self.reject_head(head, Reason::Path.into(), &responder);
         }
         match self.checks.info(head) {
             Err(rejection) => rejection.send(&responder),
@@ -494,10 +507,13 @@ impl Service for Endpoint {
                 }
                 "GET" => {
                     if let Err((rejection, responder)) = self.get(&info, responder) {
-                        rejection.send(&responder);
+                        self.reject_head(head, rejection, &responder);
                     }
                 }
-                _ => self.delete(&info).send(&responder),
+                _ => {
+                    let rejection = self.delete(&info);
+                    self.reject_head(head, rejection, &responder);
+                }
             },
         }
     }

@@ -32,7 +32,7 @@ pub(super) const EVENTS: [Field<'static>; 3] =
 /// The stream that belongs to no call.
 const GENERAL: u32 = 0;
 
-/// Limits of stored events, and the bytes stored by all sessions.
+/// Limits on stored events, and the bytes stored by all sessions.
 pub(super) struct ReplayBudget {
     bytes: AtomicUsize,
     max_bytes: usize,
@@ -53,13 +53,15 @@ impl ReplayBudget {
 
 /// The event streams of one session.
 pub(super) struct EventStreams {
+    /// Number of the session: that of the exchange that opened it.
+    pub(super) number: u64,
     budget: Arc<ReplayBudget>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The client's version allows events without data and retry times.
+    /// Set if the client's revision allows events without data and retry times.
     resumes: bool,
     ended: bool,
     last_stream: u32,
@@ -77,7 +79,7 @@ struct State {
 struct StoredEvent {
     stream: u32,
     number: u64,
-    /// Its stream ends with it.
+    /// Set if the stream ends with this event.
     last: bool,
     frame: Box<[u8]>,
 }
@@ -116,8 +118,8 @@ pub(super) enum Attach {
 }
 
 impl EventStreams {
-    pub(super) fn new(budget: &Arc<ReplayBudget>) -> EventStreams {
-        EventStreams { budget: Arc::clone(budget), state: Mutex::default() }
+    pub(super) fn new(number: u64, budget: &Arc<ReplayBudget>) -> EventStreams {
+        EventStreams { number, budget: Arc::clone(budget), state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -133,7 +135,8 @@ impl EventStreams {
         self.state().resumes
     }
 
-    /// Responds to a POST with a stream that begins with these frames. Returns its number.
+    /// Responds to a POST with a stream that begins with these frames. Returns its number; `None`
+    /// if the client has disconnected or too many streams are open.
     pub(super) fn open(&self, responder: &Arc<Responder>, frames: &[u8]) -> Option<u32> {
         let mut state = self.state();
         state.last_stream += 1;
@@ -251,7 +254,7 @@ impl EventStreams {
         for event in state.stored.iter().filter(missed) {
             sse::event(&mut out, Some(&format!("{stream}-{}", event.number)), &event.frame);
         }
-        // Otherwise the client has an id to reconnect with.
+        // Without a replayed event, the client needs an id to reconnect with.
         if out.is_empty() && !over {
             self.prime(&mut state, stream, &mut out);
         }
@@ -294,7 +297,7 @@ impl EventStreams {
         }
     }
 
-    /// Ends all streams. From now on nothing is sent or stored.
+    /// Ends all streams. Later messages are dropped.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.ended = true;
@@ -321,7 +324,7 @@ impl Drop for EventStreams {
 /// until it is opened.
 impl FrameSink for EventStreams {
     fn send(&self, frames: &[u8]) {
-        self.post(frames, None);
+        self.try_send(frames, None);
     }
 
     fn closed(&self) -> bool {
@@ -339,7 +342,7 @@ impl FrameSink for EventStreams {
 }
 
 impl ReplySink for EventStreams {
-    fn post(&self, frames: &[u8], _answer: Option<Encoded>) -> bool {
+    fn try_send(&self, frames: &[u8], _response: Option<Encoded>) -> bool {
         let mut out = Vec::new();
         let mut state = self.state();
         if state.ended {

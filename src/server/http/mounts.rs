@@ -4,7 +4,9 @@
 //! allowed hosts and tokens. A further server has no thread.
 //!
 //! # Invariants
-//! - Only the event loop changes its endpoints. Other threads add to `changes` and wake it.
+//! - Only the event loop changes the endpoint. Other threads add to `changes` and wake the event
+//!   loop.
+//! - A change is a function, so that a program contains only the code of the changes that it uses.
 //! - Code of the program runs without the lock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +19,29 @@ use crate::server::Server;
 use crate::server::serve::state::{Core, Shared};
 use crate::server::serve::{self, Hooks, Parts};
 use crate::sync::lock;
-use crate::transport::http_server::LoopHandle;
+use crate::transport::http_server::EngineHandle;
 
-use super::session_servers::MakeServer;
+use super::endpoint::Endpoint;
+use super::request_checks::is_at;
+use super::session_servers::{MakeServer, SessionServers, Table};
 
 /// The further servers of an HTTP server; see [`HttpServer::mounts`](super::HttpServer::mounts).
 ///
-/// A further server is an endpoint at its own path, with its own sessions. It shares all else with
-/// the first server: address, threads, limits, allowed hosts, tokens. Clones share the servers.
+/// A further server is an endpoint at its own path, with its own sessions. It shares everything
+/// else with the first server: address, threads, limits, allowed hosts, tokens. Clones share the
+/// servers.
+///
+/// ```no_run
+/// use tinymcp::{Server, Tool};
+///
+/// let http = Server::new("all", "1.0.0").http();
+/// let mounts = http.mounts();
+/// let mut camera = Server::new("camera", "1.0.0");
+/// camera.tool(Tool::new("photo"), |_, ()| Ok("a photo"))?;
+/// mounts.add("/servers/camera/mcp", camera)?;
+/// http.serve("127.0.0.1:8080")?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Mounts {
     pub(super) table: Arc<MountTable>,
@@ -54,10 +71,11 @@ impl Mounts {
         server: Server,
         make: impl Fn() -> Result<Server, Error> + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        self.insert(path.into(), server, Some(Arc::new(make)))
+        let own = self.table.per_session(Arc::new(make));
+        self.insert(path.into(), server, Some(own))
     }
 
-    fn insert(&self, path: String, mut server: Server, make: Option<Arc<MakeServer>>) -> Result<(), Error> {
+    fn insert(&self, path: String, mut server: Server, own: Option<PerSession>) -> Result<(), Error> {
         check_path(&path)?;
         {
             let mut state = lock(&self.table.state);
@@ -69,7 +87,7 @@ impl Mounts {
             }
             let (shared, hooks) = (Arc::clone(&server.shared), std::mem::take(&mut server.on_shutdown));
             state.mounted.push(Mounted { path: path.clone(), shared, hooks });
-            state.changes.push(MountChange::Add(path, Box::new(server), make));
+            state.changes.push(Box::new(move |endpoint| endpoint.mount(path, server, own)));
         }
         self.table.notify();
         Ok(())
@@ -79,7 +97,16 @@ impl Mounts {
     /// sessions and calls continue. Call it after a token was revoked: the clients connect again,
     /// and only a valid token opens a stream.
     pub fn end_streams(&self, principal: &str) {
-        lock(&self.table.state).changes.push(MountChange::EndStreams(principal.to_owned()));
+        let principal = principal.to_owned();
+        lock(&self.table.state).changes.push(Box::new(move |endpoint| endpoint.end_streams(&principal)));
+        self.table.notify();
+    }
+
+    /// Ends the sessions and the event streams of this principal, at all paths, for a principal
+    /// that has no valid token any more. Calls without a session continue.
+    pub fn end_sessions(&self, principal: &str) {
+        let principal = principal.to_owned();
+        lock(&self.table.state).changes.push(Box::new(move |endpoint| endpoint.end_sessions(&principal)));
         self.table.notify();
     }
 
@@ -91,11 +118,12 @@ impl Mounts {
             let Some(at) = state.mounted.iter().position(|mounted| mounted.path == path) else {
                 return false;
             };
-            state.changes.push(MountChange::Remove(path.to_owned()));
+            let path = path.to_owned();
+            state.changes.push(Box::new(move |endpoint| endpoint.unmount(&path)));
             state.mounted.remove(at)
         };
         self.table.notify();
-        run(removed.hooks);
+        run_hooks(removed.hooks);
         true
     }
 }
@@ -107,7 +135,7 @@ pub(super) fn assemble_beside(core: &Core, server: Server) -> Parts {
 }
 
 /// Runs hooks; one that panics does not prevent the others.
-pub(super) fn run(hooks: Hooks) {
+pub(super) fn run_hooks(hooks: Hooks) {
     for hook in hooks {
         // OK to ignore: the panic was reported.
         let _ = guard(hook);
@@ -118,15 +146,16 @@ pub(super) fn run(hooks: Hooks) {
 #[derive(Default)]
 pub(super) struct MountTable {
     state: Mutex<State>,
-    /// There are changes that the event loop has not made.
+    /// Set if there are changes that the event loop has not made yet.
     changed: AtomicBool,
-    loop_handle: OnceLock<LoopHandle>,
+    engine: OnceLock<Arc<dyn EngineHandle>>,
+    session_servers: OnceLock<Arc<dyn SessionServers>>,
 }
 
 #[derive(Default)]
 struct State {
     mounted: Vec<Mounted>,
-    changes: Vec<MountChange>,
+    changes: Vec<Change>,
     /// Paths of the first server and of the pages.
     reserved: Vec<String>,
     closed: bool,
@@ -138,11 +167,14 @@ struct Mounted {
     hooks: Hooks,
 }
 
-/// Change that the event loop makes.
-pub(super) enum MountChange {
-    Add(String, Box<Server>, Option<Arc<MakeServer>>),
-    Remove(String),
-    EndStreams(String),
+/// A change of the endpoint, which the event loop makes.
+pub(super) type Change = Box<dyn FnOnce(&mut Endpoint) + Send>;
+
+/// Source of the server of each session of an endpoint.
+#[derive(Clone)]
+pub(super) struct PerSession {
+    pub(super) make: Arc<MakeServer>,
+    pub(super) servers: Arc<dyn SessionServers>,
 }
 
 impl MountTable {
@@ -161,19 +193,39 @@ impl MountTable {
         }
     }
 
-    pub(super) fn set_loop(&self, handle: &LoopHandle) {
-        self.loop_handle.get_or_init(|| handle.clone());
+    pub(super) fn per_session(&self, make: Arc<MakeServer>) -> PerSession {
+        let servers = self.session_servers.get_or_init(|| Arc::new(Table::default()));
+        PerSession { make, servers: Arc::clone(servers) }
+    }
+
+    pub(super) fn set_engine(&self, engine: &Arc<dyn EngineHandle>) {
+        self.engine.get_or_init(|| Arc::clone(engine));
+    }
+
+    /// Returns whether a server or a page has this path.
+    pub(super) fn has(&self, path: &str) -> bool {
+        let state = lock(&self.state);
+        state
+            .reserved
+            .iter()
+            .chain(state.mounted.iter().map(|mounted| &mounted.path))
+            .any(|own| is_at(own, path))
     }
 
     fn notify(&self) {
         self.changed.store(true, Ordering::Release);
-        if let Some(handle) = self.loop_handle.get() {
-            handle.wake();
+        self.wake();
+    }
+
+    /// Wakes the event loop, which then makes changes and checks waiting requests.
+    pub(super) fn wake(&self) {
+        if let Some(engine) = self.engine.get() {
+            engine.wake();
         }
     }
 
-    /// The changes since the last call, in order.
-    pub(super) fn changes(&self) -> Vec<MountChange> {
+    /// Takes the changes since the last call, in order.
+    pub(super) fn changes(&self) -> Vec<Change> {
         match self.changed.load(Ordering::Acquire) {
             true => self.take_changes(),
             false => Vec::new(),
@@ -182,7 +234,7 @@ impl MountTable {
 
     #[cold]
     #[inline(never)]
-    fn take_changes(&self) -> Vec<MountChange> {
+    fn take_changes(&self) -> Vec<Change> {
         self.changed.store(false, Ordering::Relaxed);
         std::mem::take(&mut lock(&self.state).changes)
     }
@@ -191,10 +243,12 @@ impl MountTable {
     pub(super) fn check(&self, now: Instant) -> bool {
         let servers: Vec<Arc<Shared>> =
             lock(&self.state).mounted.iter().map(|mounted| Arc::clone(&mounted.shared)).collect();
-        servers.iter().fold(false, |more, shared| shared.check(now) | more)
+        let own = self.session_servers.get().is_some_and(|own| own.check(now));
+        servers.iter().fold(own, |more, shared| shared.check(now) | more)
     }
 
-    /// Refuses further servers from now on. Returns those that are mounted, and their hooks.
+    /// Rejects further servers from now on. Returns the servers that are mounted or belong to a
+    /// session, and the hooks of the mounted ones.
     pub(super) fn close(&self) -> (Vec<Arc<Shared>>, Hooks) {
         let mut state = lock(&self.state);
         state.closed = true;
@@ -203,7 +257,15 @@ impl MountTable {
             servers.push(mounted.shared);
             hooks.extend(mounted.hooks);
         }
+        servers.extend(self.session_servers.get().into_iter().flat_map(|own| own.stop()));
         (servers, hooks)
+    }
+
+    /// Ends the servers of sessions; see [`SessionServers::close`].
+    pub(super) fn close_session_servers(&self, deadline: Instant) {
+        if let Some(own) = self.session_servers.get() {
+            Arc::clone(own).close(deadline);
+        }
     }
 }
 

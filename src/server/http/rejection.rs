@@ -5,34 +5,57 @@
 //! show the text to their users. 503 has no body: `Retry-After` is enough.
 //!
 //! # Invariants
-//! - A notice quotes at most 100 characters of a host or an origin, and nothing else that a client
-//!   sent. It never contains a token.
+//! - A notice quotes at most 100 characters of a host or an origin, and no other data of a client.
+//!   It never contains a token.
 
-use crate::era;
-use crate::era::http::Sessions;
+use crate::era::http::SessionRules;
+use crate::era::{self, Encoded};
 use crate::json::{Value, Writer};
 use crate::model::Fault;
 use crate::server::connection::Connection;
 use crate::transport::http_server::{Responder, Response};
 
+use super::OnRejection;
 use super::response::JSON;
 
-/// Most characters of a host or an origin in a notice.
+/// Maximum number of characters of a host or an origin in a notice.
 const MAX_SHOWN: usize = 100;
 
-/// A request that an HTTP server rejected before its message was read, as
+/// A request that an HTTP server rejected before its message was handled, as
 /// [`HttpServer::on_rejection`](crate::HttpServer::on_rejection) reports it.
+///
+/// ```
+/// use tinymcp::{Server, stderr};
+///
+/// let http = Server::new("board", "1.0.0").http().on_rejection(|rejected| {
+///     let reason = rejected.reason.unwrap_or("unknown reason");
+///     stderr::write(format!("{} {} {reason}\n", rejected.status, rejected.path));
+/// });
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct HttpRejection<'r> {
-    /// The HTTP method.
+    /// The HTTP method. Empty if the head of the request was too large, too slow or malformed.
     pub method: &'r str,
-    /// The path, without the query.
+    /// The path, without the query. Empty in the same cases as the method.
     pub path: &'r str,
     /// The status of the response, 400 or higher.
     pub status: u16,
     /// The reason, if it is known.
-    pub why: Option<&'r str>,
+    pub reason: Option<&'r str>,
+    /// The message, if it was read and there was no room for it. Known only to servers with
+    /// [`Server::on_frame`](crate::Server::on_frame).
+    pub message: Option<RejectedMessage<'r>>,
+}
+
+/// A message that was read, but not handled for lack of room: a field of [`HttpRejection`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RejectedMessage<'r> {
+    /// The connection, as [`Frame::connection`](crate::Frame::connection).
+    pub connection: &'r str,
+    /// The id of the request, as JSON.
+    pub id: &'r str,
 }
 
 /// Reason to reject a request by its head.
@@ -43,6 +66,8 @@ pub(super) enum Reason {
     Path,
     UnknownToken,
     Scope,
+    TokenCheck,
+    TokenPending,
     NoToken,
     MalformedToken,
     Media,
@@ -53,8 +78,8 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    /// Kinds of notices.
-    pub(super) const NOTICES: usize = 5;
+    /// Number of kinds of notices.
+    pub(super) const NOTICES: usize = 6;
 
     pub(super) const fn status(self) -> u16 {
         match self {
@@ -65,6 +90,7 @@ impl Reason {
             Reason::Accept | Reason::AcceptEvents => 406,
             Reason::EventExpired => 410,
             Reason::Media | Reason::Encoding => 415,
+            Reason::TokenCheck | Reason::TokenPending => 503,
         }
     }
 
@@ -76,6 +102,9 @@ impl Reason {
             Reason::Path => "no MCP endpoint at this path",
             Reason::UnknownToken => "invalid bearer token: unknown, expired or issued for another server",
             Reason::Scope => "insufficient scope of the bearer token; see WWW-Authenticate",
+            Reason::TokenCheck | Reason::TokenPending => {
+                "the bearer token cannot be checked now; try again later"
+            }
             Reason::NoToken => "missing bearer token in Authorization",
             Reason::MalformedToken => "malformed bearer token in Authorization",
             Reason::Media => "unsupported media type: send Content-Type: application/json",
@@ -100,14 +129,17 @@ impl Reason {
             Reason::Path => (2, format!("rejected a request: path is not {path:?}")),
             Reason::UnknownToken => (3, "rejected a request: unknown bearer token".to_owned()),
             Reason::Scope => (4, "rejected a request: insufficient scope of the bearer token".to_owned()),
+            Reason::TokenCheck => {
+                (5, "rejected a request: the bearer token cannot be checked now".to_owned())
+            }
             _ => return None,
         })
     }
 }
 
-/// Returns the response to input that the engine rejects: not a request, or too large or too slow.
-pub(super) fn error_response(status: u16, frame_bytes: usize) -> Response {
-    let message = match status {
+/// Returns the message for input that the engine rejects: not a request, or too large or too slow.
+fn error_message(status: u16, frame_bytes: usize) -> Option<String> {
+    Some(match status {
         400 => "invalid HTTP request; TLS must end at a reverse proxy".into(),
         408 => "the request did not arrive in time".into(),
         413 => format!("message too large: the limit is {frame_bytes} bytes"),
@@ -116,21 +148,35 @@ pub(super) fn error_response(status: u16, frame_bytes: usize) -> Response {
         431 => "request head too large, or too many header fields".into(),
         501 => "unsupported transfer coding: must be chunked".into(),
         505 => "unsupported HTTP version: must be HTTP/1.1".into(),
-        _ => return Response::new(status),
-    };
-    Rejection::fault(status, None, &Fault::InvalidRequest(message.into())).response
+        _ => return None,
+    })
+}
+
+/// Returns the response to input that the engine rejects, after reporting it to the program.
+pub(super) fn error_response(status: u16, frame_bytes: usize, report: Option<&OnRejection>) -> Response {
+    let message = error_message(status, frame_bytes);
+    if let Some(report) = report {
+        let why = message.as_deref();
+        report(&HttpRejection { method: "", path: "", status, reason: why, message: None });
+    }
+    match message {
+        Some(message) => Rejection::fault(status, None, &Fault::InvalidRequest(message.into())).response,
+        None => Response::new(status),
+    }
 }
 
 /// Response to a request that is not handled further.
 pub(super) struct Rejection {
     pub(super) response: Response,
     pub(super) reason: Option<Reason>,
+    /// The error in its body.
+    pub(super) encoded: Encoded,
 }
 
 impl Rejection {
-    /// Creates a rejection without fields and body.
+    /// Creates a rejection without header fields and body.
     pub(super) fn new(status: u16) -> Rejection {
-        Rejection { response: Response::new(status), reason: None }
+        Rejection { response: Response::new(status), reason: None, encoded: Encoded::default() }
     }
 
     /// Creates a rejection with an error as its body, for the request with this id if any.
@@ -148,8 +194,8 @@ impl Rejection {
         let mut w = Writer::new();
         let session = connection.map(Connection::session);
         let session = session.as_ref().and_then(|s| s.as_ref());
-        era::fault_without_query(&mut w, id, session, fault);
-        Rejection::document(status, w.into_bytes())
+        let encoded = era::fault_without_query(&mut w, id, session, fault);
+        Rejection { encoded, ..Rejection::document(status, w.into_bytes()) }
     }
 
     /// Creates a rejection with JSON as its body.
@@ -159,8 +205,8 @@ impl Rejection {
         rejection
     }
 
-    /// Creates the rejection of another HTTP method than the allowed ones.
-    pub(super) fn method(sessions: Option<&Sessions>) -> Rejection {
+    /// Creates the rejection of an HTTP method that is not allowed.
+    pub(super) fn method(sessions: Option<&SessionRules>) -> Rejection {
         let message = match sessions {
             Some(s) => format!("method not allowed: must be POST, or GET or DELETE with {}", s.id).into(),
             None => "method not allowed: must be POST".into(),

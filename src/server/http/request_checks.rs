@@ -5,42 +5,58 @@
 //! reports rejections to the operator. Sessions and messages are checked by the endpoint.
 //!
 //! # Invariants
-//! - The token is checked before the body is read. It is checked again with the body, unless the
-//!   last check was of the same token.
+//! - The token is checked before the body is read. With the body it is checked again, unless the
+//!   last checked token is the same.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::era::http::{Fields, Sessions};
+use crate::era::http::{Fields, SessionRules};
 use crate::server::serve::diagnostics::Notices;
+use crate::server::serve::state::Shared;
 use crate::transport::http_server::{Admission, Head};
 use crate::transport::tap::Tap;
 
 use super::Options;
-use super::auth::WELL_KNOWN;
+use super::auth::{Principal, WELL_KNOWN};
 use super::cors;
 use super::rejection::{HttpRejection, Reason, Rejection};
 use super::response::JSON;
 use super::status_page::StatusPage;
 
+/// Returns whether a request for `path` is for the endpoint or page at `own`. Clients write its URL
+/// with and without a slash at the end, whichever `own` has.
+pub(super) fn is_at(own: &str, path: &str) -> bool {
+    own.strip_suffix('/').unwrap_or(own) == path.strip_suffix('/').unwrap_or(path)
+}
+
 /// Checks of requests by their heads.
 pub(super) struct RequestChecks {
     options: Arc<Options>,
     /// Header fields of sessions, if this server has sessions.
-    pub(super) sessions: Option<&'static Sessions>,
+    pub(super) sessions: Option<&'static SessionRules>,
     /// Paths of further servers.
     pub(super) mounted: Vec<String>,
-    /// Hash and principal of the last token. The body of its request comes next.
-    last_token: Option<([u8; 32], Arc<str>)>,
+    /// Hash and principal of the last checked token. The body of its request is expected next.
+    last_token: Option<([u8; 32], Arc<Principal>)>,
+    /// Entries of the first server, whose scopes the resource metadata lists.
+    entries: Arc<Shared>,
     notices: Notices<{ Reason::NOTICES }>,
 }
 
 /// Properties of a request that its handling depends on.
 pub(super) struct RequestInfo<'h> {
     pub(super) head: &'h Head<'h>,
-    pub(super) principal: Option<Arc<str>>,
+    pub(super) principal: Option<Arc<Principal>>,
     /// The program's observer of frames.
     pub(super) tap: Option<Tap>,
+}
+
+impl RequestInfo<'_> {
+    /// Returns the name of the principal.
+    pub(super) fn caller(&self) -> Option<&Arc<str>> {
+        self.principal.as_ref().map(|principal| &principal.name)
+    }
 }
 
 impl Fields for Head<'_> {
@@ -49,49 +65,63 @@ impl Fields for Head<'_> {
     }
 }
 
-/// Returns the value of a field that must be text. No check accepts a control character.
+/// Returns the value of a field that must be text. A value that is not UTF-8 becomes a control
+/// character, which no check accepts.
 fn text(field: Option<&[u8]>) -> Option<&str> {
     field.map(|value| std::str::from_utf8(value).unwrap_or("\0"))
 }
 
 impl RequestChecks {
-    pub(super) fn new(options: &Arc<Options>, sessions: Option<&'static Sessions>) -> RequestChecks {
+    pub(super) fn new(
+        options: &Arc<Options>,
+        sessions: Option<&'static SessionRules>,
+        entries: Arc<Shared>,
+    ) -> RequestChecks {
         let notices = Notices::new(Arc::clone(&options.diagnostics));
         RequestChecks {
             options: Arc::clone(options),
             sessions,
             mounted: Vec::new(),
             last_token: None,
+            entries,
             notices,
         }
     }
 
     /// Decides whether a request's body is read, and reports a rejection to the operator.
     pub(super) fn admit(&mut self, head: &Head<'_>) -> Admission {
-        let Err(Rejection { mut response, reason }) = self.check(head) else { return Admission::ReadBody };
+        let Err(Rejection { mut response, reason, .. }) = self.check(head) else {
+            return Admission::ReadBody;
+        };
+        if reason == Some(Reason::TokenPending) {
+            return Admission::Wait;
+        }
         if let Some(reason) = reason {
             let field = if reason == Reason::Host { head.known.host } else { head.known.origin };
             if let Some((kind, line)) = reason.notice(text(field), &self.options.path) {
-                self.notices.say(kind, Instant::now(), || line);
+                self.notices.report(kind, Instant::now(), || line);
             }
         }
         self.report(head, response.status, reason);
-        response.fields.extend(self.cors_fields(head));
+        // A server card already allows every origin.
+        if !response.fields.iter().any(|(name, _)| *name == cors::ALLOW_ORIGIN) {
+            response.fields.extend(self.cors_fields(head));
+        }
         Admission::Respond(response)
     }
 
     /// Reports a rejection to the program. Pages and preflights are not rejected.
-    fn report(&self, head: &Head<'_>, status: u16, reason: Option<Reason>) {
+    pub(super) fn report(&self, head: &Head<'_>, status: u16, reason: Option<Reason>) {
         if let Some(report) = self.options.on_rejection.as_ref().filter(|_| status >= 400) {
             let (path, why) = (head.path(), reason.map(Reason::message));
-            report(&HttpRejection { method: head.method, path, status, why });
+            report(&HttpRejection { method: head.method, path, status, reason: why, message: None });
         }
     }
 
     fn check(&mut self, head: &Head<'_>) -> Result<(), Rejection> {
         let path = head.path();
         if let Some(page) = self.page(path).filter(|page| page.is_public) {
-            return Err(page.response(head.method));
+            return Err(page.response(head));
         }
         let allowed = &self.options.allowed_hosts;
         if !allowed.admits_host(head.known.host) {
@@ -105,7 +135,7 @@ impl RequestChecks {
         if document.is_none() && !self.is_endpoint(path) && self.page(path).is_none() {
             return Err(Reason::Path.into());
         }
-        if cors::is_preflight(head) && origin.is_some_and(|origin| allowed.names(origin)) {
+        if cors::is_preflight(head) && origin.is_some_and(|origin| allowed.lists(origin)) {
             return Err(cors::preflight(head));
         }
         if let Some(document) = document {
@@ -116,7 +146,7 @@ impl RequestChecks {
         }
         self.principal(head, false)?;
         if let Some(page) = self.page(path) {
-            return Err(page.response(head.method));
+            return Err(page.response(head));
         }
         let accepts = head.accepts();
         let sessions = self.sessions;
@@ -144,13 +174,13 @@ impl RequestChecks {
 
     /// Returns the CORS fields of every response to this request.
     pub(super) fn cors_fields(&self, head: &Head<'_>) -> Vec<(&'static str, String)> {
-        match text(head.known.origin).filter(|origin| self.options.allowed_hosts.names(origin)) {
+        match text(head.known.origin).filter(|origin| self.options.allowed_hosts.lists(origin)) {
             Some(origin) => cors::fields(origin, self.sessions),
             None => Vec::new(),
         }
     }
 
-    /// Checks the token of the request whose body comes next again.
+    /// Forgets the last checked token, so that the next body has its token checked again.
     pub(super) fn forget_token(&mut self) {
         self.last_token = None;
     }
@@ -164,22 +194,25 @@ impl RequestChecks {
     }
 
     fn is_endpoint(&self, path: &str) -> bool {
-        path == self.options.path || self.mounted.iter().any(|mounted| mounted == path)
+        self.mounted.iter().chain([&self.options.path]).any(|own| is_at(own, path))
     }
 
     fn page(&self, path: &str) -> Option<&StatusPage> {
         let is_other = path != self.options.path;
-        self.options.pages.iter().find(|page| is_other && page.path == path)
+        let pages = &self.options.pages;
+        let exact = pages.iter().find(|page| is_other && page.path == path);
+        exact.or_else(|| pages.iter().find(|page| is_at(&page.path, path) && !self.is_endpoint(path)))
     }
 
     /// Returns the protected resource metadata, if it is at this path. It needs no token.
     fn metadata(&self, path: &str) -> Option<Vec<u8>> {
         let metadata = self.options.auth.metadata.as_ref()?;
         let rest = path.strip_prefix(WELL_KNOWN)?;
-        (rest.is_empty() || rest == self.options.path).then(|| metadata.document())
+        (rest.is_empty() || rest == self.options.path)
+            .then(|| metadata.document(&self.entries.catalog.registry()))
     }
 
-    fn principal(&mut self, head: &Head<'_>, with_body: bool) -> Result<Option<Arc<str>>, Rejection> {
+    fn principal(&mut self, head: &Head<'_>, with_body: bool) -> Result<Option<Arc<Principal>>, Rejection> {
         if self.options.auth.check.is_none() {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! Response to one POST: JSON, or an event stream if frames are sent before the response.
+//! Response to one POST: JSON, or an event stream if other frames are sent before the response.
 //!
 //! # Invariants
 //! - Nothing is sent before the first frame: only a response without an event stream has a status
@@ -14,15 +14,17 @@ use std::time::{Duration, Instant};
 use crate::era::Encoded;
 use crate::era::http::HttpEra;
 use crate::sync::lock;
-use crate::transport::http_server::{Accepts, Field, Responder};
+use crate::transport::http_server::{Accepts, Field, Peer, Responder};
 use crate::transport::tap::Tap;
 use crate::transport::{FrameSink, ReplySink, sse};
 
+use super::auth::Principal;
 use super::event_streams::{EVENTS, EventStreams, SendMode, frames_in};
+use super::headers::Headers;
 
 pub(super) const JSON: Field<'static> = ("content-type", "application/json");
 
-/// Bytes of messages without a response, counted until this is dropped.
+/// Share of a message in the bytes of messages without a response, counted until this is dropped.
 pub(super) struct InFlightBytes {
     total: Arc<AtomicUsize>,
     bytes: usize,
@@ -52,9 +54,11 @@ pub(super) struct PostResponse {
     pub(super) responder: Arc<Responder>,
     pub(super) era: Option<&'static dyn HttpEra>,
     pub(super) accepts: Accepts,
-    pub(super) principal: Option<Arc<str>>,
+    pub(super) principal: Option<Arc<Principal>>,
     /// The program's observer of frames.
     pub(super) tap: Option<Tap>,
+    /// Fields of the request's head for handlers.
+    pub(super) headers: Headers,
     /// The event streams of its session.
     pub(super) streams: Option<Arc<EventStreams>>,
     pub(super) progress: Mutex<Progress>,
@@ -87,7 +91,7 @@ impl PostResponse {
     }
 
     /// Sends the final frame. `fields` are used unless an event stream has begun.
-    pub(super) fn answer_with(&self, frame: &[u8], encoded: Encoded, fields: &[Field<'_>]) {
+    pub(super) fn respond_with(&self, frame: &[u8], encoded: Encoded, fields: &[Field<'_>]) {
         let frame = frame.strip_suffix(b"\n").unwrap_or(frame);
         self.observe(frame);
         match (self.end(), &self.streams) {
@@ -99,7 +103,7 @@ impl PostResponse {
                 let status = self.era.map_or(200, |era| era.status(encoded));
                 let json = self.accepts.json || status != 200;
                 let head = if json { &[JSON][..] } else { &EVENTS };
-                // Only the response that opens a session has fields of its own.
+                // Only the response that opens a session has further fields.
                 let all = if fields.is_empty() { head.into() } else { Cow::from([head, fields].concat()) };
                 if json {
                     self.responder.respond(status, &all, frame);
@@ -113,7 +117,16 @@ impl PostResponse {
         }
     }
 
-    /// Responds that there is no room now.
+    /// Responds with the error of a call that exceeds a limit of its caller.
+    #[cold]
+    pub(super) fn refuse_for(&self, frame: &[u8], seconds: u32) {
+        let frame = frame.strip_suffix(b"\n").unwrap_or(frame);
+        self.observe(frame);
+        self.end();
+        self.responder.respond(429, &[JSON, ("retry-after", &seconds.to_string())], frame);
+    }
+
+    /// Responds with status 503.
     pub(super) fn refuse(&self) {
         self.end();
         self.responder.respond(503, &[("retry-after", "1")], b"");
@@ -171,19 +184,20 @@ impl FrameSink for PostResponse {
 }
 
 impl ReplySink for PostResponse {
-    /// The client of a session may reconnect.
+    /// `None` in a session, whose client may reconnect.
     fn exchange(&self) -> Option<u64> {
         self.streams.is_none().then(|| self.responder.id())
     }
 
-    fn answer(&self, frame: &[u8], encoded: Encoded) {
-        self.answer_with(frame, encoded, &[]);
+    fn respond(&self, frame: &[u8], encoded: Encoded) {
+        self.respond_with(frame, encoded, &[]);
     }
 
-    /// A call that cannot continue without these frames ends if the client does not accept them.
-    fn post(&self, frames: &[u8], answer: Option<Encoded>) -> bool {
-        if let Some(encoded) = answer {
-            self.answer(frames, encoded);
+    /// The call cannot continue without these frames. If the client does not accept them, the call
+    /// is rejected.
+    fn try_send(&self, frames: &[u8], response: Option<Encoded>) -> bool {
+        if let Some(encoded) = response {
+            self.respond(frames, encoded);
         } else if !frames.is_empty() && !self.send_events(frames, SendMode::NonBlocking) {
             self.refuse();
         }
@@ -191,7 +205,7 @@ impl ReplySink for PostResponse {
     }
 
     /// The client that cancelled expects no response, but its HTTP request must end.
-    fn abandon(&self) {
+    fn cancel_response(&self) {
         match (self.end(), &self.streams) {
             (Progress::Streaming(stream), Some(streams)) => streams.abandon(stream),
             (Progress::Streaming(_), None) => drop(self.responder.finish(b"")),
@@ -204,7 +218,23 @@ impl ReplySink for PostResponse {
     }
 
     fn principal(&self) -> Option<&str> {
-        self.principal.as_deref()
+        self.principal.as_ref().map(|principal| &*principal.name)
+    }
+
+    fn scopes(&self) -> &[String] {
+        self.principal.as_ref().map_or(&[], |principal| &principal.scopes)
+    }
+
+    fn peer(&self) -> Option<Peer> {
+        self.responder.peer()
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)
+    }
+
+    fn session(&self) -> Option<u64> {
+        self.streams.as_ref().map(|streams| streams.number)
     }
 
     fn pause(&self, time: Duration) {

@@ -1,4 +1,4 @@
-//! Table of open sessions: bounded in number, idle ones expire.
+//! Table of open sessions. Their number is bounded, and idle sessions expire.
 //!
 //! Only the thread of the event loop uses the table. A session has no thread and no socket.
 //!
@@ -7,8 +7,8 @@
 //!   duration reveals nothing.
 //! - A session is found only by the principal that opened it (best practices, session hijacking),
 //!   and only at its own endpoint.
-//! - A session with a call or an event stream is not idle. It is evicted only if the table is full,
-//!   and only if requests to a disconnected client are all that is left of it.
+//! - A session with a call or an event stream is not idle. It is evicted only if the table is full
+//!   and only requests to a disconnected client are open.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,12 +39,12 @@ impl HttpSession {
 
     /// Returns whether only requests to the client are open and the client is disconnected.
     fn only_unread_requests(&self) -> bool {
-        self.connection.only_asks() && !self.streams.has_reader()
+        self.connection.all_parked() && !self.streams.has_reader()
     }
 
     /// Ends its calls and streams.
     pub(super) fn end(&self) {
-        self.connection.give_all_up("The session has ended");
+        self.connection.fail_all_calls("The session has ended");
         self.streams.end();
     }
 }
@@ -154,10 +154,9 @@ impl SessionTable {
         }
     }
 
-    /// Ends the sessions of an endpoint.
-    pub(super) fn end_all(&mut self, endpoint: &Arc<Connection>) {
-        let is_own = |session: &HttpSession| Arc::ptr_eq(&session.endpoint, endpoint);
-        while let Some(at) = self.sessions.iter().position(is_own) {
+    /// Ends these sessions.
+    pub(super) fn end_where(&mut self, is_over: impl Fn(&HttpSession) -> bool) {
+        while let Some(at) = self.sessions.iter().position(&is_over) {
             self.take(at).end();
         }
     }
@@ -171,7 +170,7 @@ impl SessionTable {
     }
 }
 
-/// Parses an id. Accepts lower-case digits only, as they were sent.
+/// Parses an id. Accepts lower-case digits only, the form in which ids are sent.
 fn read_id(id: &[u8]) -> Option<u128> {
     let id: &[u8; 32] = id.try_into().ok()?;
     id.iter().try_fold(0, |id, digit| match digit {

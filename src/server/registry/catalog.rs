@@ -1,5 +1,5 @@
 //! Catalog of a server: the current registry, the announced capabilities, the schema compiler, and
-//! the trait of an owner whose entries belong to other servers.
+//! the trait [`Delegate`] for entries that belong to other servers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,9 +10,7 @@ use crate::model::{Change, ClientCapabilities, ServerCapabilities};
 use crate::server::tool_error::ToolError;
 use crate::sync::lock;
 
-use super::{
-    Listed, PromptEntry, PromptFn, ReadFn, Registry, SchemaCompiler, ToolEntry, ToolFn, ToolHandler,
-};
+use super::{PromptEntry, PromptFn, ReadFn, Registry, Row, SchemaCompiler, ToolEntry, ToolFn, ToolHandler};
 
 /// Removed and rejected handlers. A clone is empty.
 #[derive(Default)]
@@ -30,7 +28,7 @@ impl Clone for Dropped {
     }
 }
 
-/// Prepared change of a registry. Returns whether it changed something.
+/// Prepared change of a registry. Returns whether the registry changed.
 pub(crate) type Edit = Box<dyn FnOnce(&mut Registry) -> Result<bool, Error> + Send>;
 
 /// Catalog of a server. It may change while the server runs.
@@ -59,7 +57,7 @@ impl Default for Catalog {
 }
 
 impl Catalog {
-    /// The current registry.
+    /// Returns the current registry.
     pub(crate) fn registry(&self) -> Arc<Registry> {
         Arc::clone(&lock(&self.registry))
     }
@@ -73,7 +71,7 @@ impl Catalog {
     /// `edit` runs under the lock, so it must not call code of the program, and must not drop
     /// handlers: it passes them to [`Registry::dropped`].
     pub(crate) fn change<R>(&self, edit: impl FnOnce(&mut Registry) -> R) -> R {
-        // Declared before the guard, so dropped after it.
+        // Declared before the guard, so that it is dropped after unlocking.
         let mut dropped = Dropped::default();
         let mut registry = lock(&self.registry);
         let registry = Arc::make_mut(&mut registry);
@@ -83,12 +81,12 @@ impl Catalog {
         result
     }
 
-    /// Makes these edits in order, or none of them. Returns which of them changed something.
+    /// Makes all of these edits in order, or none. Returns which of them changed the registry.
     ///
     /// # Errors
-    /// That of the first edit that fails.
+    /// The error of the first edit that fails.
     pub(crate) fn change_all(&self, edits: Vec<Edit>) -> Result<Vec<bool>, Error> {
-        // Edits that are not reached contain handlers, and are dropped after the change.
+        // Edits after a failed one contain handlers, so they are dropped after unlocking.
         let mut edits = edits.into_iter();
         self.change(|registry| {
             let mut next = registry.clone();
@@ -107,7 +105,7 @@ impl Catalog {
         })
     }
 
-    /// The capabilities that the server announces whatever is registered.
+    /// Returns the capabilities that the server announces regardless of its entries.
     pub(crate) fn capabilities(&self) -> ServerCapabilities {
         *lock(&self.announced)
     }
@@ -124,21 +122,21 @@ impl Catalog {
 
     pub(crate) fn set_compiler(&self, compiler: Arc<dyn SchemaCompiler>) {
         let previous = lock(&self.compiler).replace(compiler);
-        // Not under the lock, because this may be code of the program.
+        // Dropped after unlocking, because the destructor may be code of the program.
         drop(previous);
     }
 
     /// Checks that this kind of change was announced to clients.
     ///
     /// # Errors
-    /// [`ErrorKind::Misuse`]: it was not.
-    pub(crate) fn announced(&self, change: &Change) -> Result<(), Error> {
+    /// [`ErrorKind::Misuse`]: it was not announced.
+    pub(crate) fn check_announced(&self, change: &Change) -> Result<(), Error> {
         let announced = self.capabilities();
         let (announced, method) = match change {
             Change::Tools => (announced.tools_changed, "tools_may_change"),
             Change::Prompts => (announced.prompts_changed, "prompts_may_change"),
             Change::Resources => (announced.resources_changed, "resources_may_change"),
-            Change::Updated(_) => (announced.subscribe, "resource_updates"),
+            Change::ResourceUpdated(_) => (announced.subscribe, "resource_updates"),
         };
         if announced {
             return Ok(());
@@ -150,10 +148,10 @@ impl Catalog {
 
 /// Entries of a [`Delegate`].
 impl Registry {
-    /// An entry for a tool outside the registry, without checks of arguments and results.
+    /// Creates an entry for a tool outside the registry, without checks of arguments and results.
     #[cold]
-    pub(crate) fn unlisted_tool(name: &str, run: Arc<ToolFn>) -> Arc<Listed<ToolEntry>> {
-        Listed::alone(ToolEntry {
+    pub(crate) fn unlisted_tool(name: &str, run: Arc<ToolFn>) -> Arc<Row<ToolEntry>> {
+        Row::alone(ToolEntry {
             tool: Tool::new(name),
             handler: ToolHandler::Pooled(run),
             input: None,
@@ -163,35 +161,35 @@ impl Registry {
         })
     }
 
-    /// An entry for a prompt outside the registry, without checks of arguments.
+    /// Creates an entry for a prompt outside the registry, without checks of arguments.
     #[cold]
-    pub(crate) fn unlisted_prompt(name: &str, fill: Arc<PromptFn>) -> Arc<Listed<PromptEntry>> {
-        Listed::alone(PromptEntry { prompt: Prompt::new(name), fill })
+    pub(crate) fn unlisted_prompt(name: &str, fill: Arc<PromptFn>) -> Arc<Row<PromptEntry>> {
+        Row::alone(PromptEntry { prompt: Prompt::new(name), fill })
     }
 }
 
 /// Callback for the result of [`Delegate::watch`]: each URI, with an error if it has no updates.
-pub(crate) type Watched = Box<dyn FnOnce(Vec<(String, Result<(), ToolError>)>) + Send>;
+pub(crate) type OnWatched = Box<dyn FnOnce(Vec<(String, Result<(), ToolError>)>) + Send>;
 
-/// Callback for the result of [`Delegate::greet`].
-pub(crate) type Greeted = Box<dyn FnOnce(Option<String>) + Send>;
+/// Callback for the result of [`Delegate::instructions`].
+pub(crate) type OnInstructions = Box<dyn FnOnce(Option<String>) + Send>;
 
-/// Owner of a server's entries, such as a hub. Only [`Delegate::client_arrived`] and
+/// Provider of entries that belong to other servers: a hub. Only [`Delegate::client_arrived`] and
 /// [`Delegate::wait`] may block.
 #[allow(dead_code)] // Implemented by the hub.
 pub(crate) trait Delegate: Send + Sync {
-    /// The handler of a tool that is not in the registry but may exist.
+    /// Returns the handler of a tool that is not in the registry but may exist.
     fn tool(&self, name: &str) -> Option<Arc<ToolFn>>;
 
-    /// The handler of a prompt that is not in the registry but may exist.
+    /// Returns the handler of a prompt that is not in the registry but may exist.
     fn prompt(&self, name: &str) -> Option<Arc<PromptFn>>;
 
-    /// The handler of a URI that is not in the registry but may exist.
+    /// Returns the handler of a URI that is not in the registry but may exist.
     fn reader(&self) -> Option<Arc<ReadFn>>;
 
-    /// Subscribes to updates of these resources, which have subscribers. Calls `done` on any thread
-    /// with the result.
-    fn watch(&self, uris: Vec<String>, done: Watched);
+    /// Subscribes to updates of these resources, which have subscribers. Calls `done` with the
+    /// result, on any thread.
+    fn watch(&self, uris: Vec<String>, done: OnWatched);
 
     /// The set of resources with subscribers changed.
     fn listeners_changed(&self);
@@ -199,15 +197,18 @@ pub(crate) trait Delegate: Send + Sync {
     /// The log level of a session changed.
     fn level_changed(&self);
 
+    /// The roots of a client with a session changed.
+    fn roots_changed(&self);
+
     /// A session opened, or a request without a session arrived, with these client capabilities.
     /// Called before the response to the message is sent. With `waits` this may block.
     fn client_arrived(&self, capabilities: ClientCapabilities, waits: bool);
 
-    /// Returns whether [`Delegate::greet`] has instructions for a client on a stream.
-    fn greets(&self) -> bool;
+    /// Returns whether [`Delegate::instructions`] has instructions for a client on a stream.
+    fn has_instructions(&self) -> bool;
 
     /// Calls `done` with the instructions for a client, on any thread and within a bounded time.
-    fn greet(&self, done: Greeted);
+    fn instructions(&self, done: OnInstructions);
 
     /// Waits until the entries are complete, within a bounded time after the first client.
     fn wait(&self);

@@ -18,7 +18,7 @@ fn letter(list: List) -> u8 {
     }
 }
 
-/// The cursor after this entry.
+/// Returns the cursor after this entry.
 #[cold]
 #[inline(never)]
 pub(crate) fn cursor(list: List, sequence: u64) -> String {
@@ -28,18 +28,18 @@ pub(crate) fn cursor(list: List, sequence: u64) -> String {
     Base64UrlUnpadded::encode_string(&bytes)
 }
 
-/// The sequence number in a cursor; 0 without a cursor.
+/// Returns the sequence number in a cursor; 0 without a cursor.
 ///
 /// # Errors
 /// The text is not a cursor of this list.
 #[cold]
 #[inline(never)]
-pub(crate) fn place(list: List, cursor: Option<&str>) -> Result<u64, Fault> {
+pub(crate) fn sequence(list: List, cursor: Option<&str>) -> Result<u64, Fault> {
     let Some(cursor) = cursor else { return Ok(0) };
     // A longer text cannot be a cursor and is not decoded.
     let bytes = Base64UrlUnpadded::decode_vec(cursor.get(..13).unwrap_or(cursor)).unwrap_or_default();
     match <[u8; 9]>::try_from(bytes) {
-        Ok([sort, number @ ..]) if sort == letter(list) => Ok(u64::from_be_bytes(number)),
+        Ok([kind, number @ ..]) if kind == letter(list) => Ok(u64::from_be_bytes(number)),
         _ => Err(Fault::InvalidParams("cursor is not valid: it must come from a list of this server".into())),
     }
 }
@@ -50,15 +50,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_come_back_and_only_in_their_own_list() {
+    fn a_cursor_is_valid_in_its_own_list_only() {
         for n in [0, 1, 255, 1 << 31, 1 << 32, u64::MAX] {
             let text = cursor(List::Tools, n);
-            assert_eq!(place(List::Tools, Some(&text)).unwrap(), n);
-            assert!(place(List::Prompts, Some(&text)).is_err());
+            assert_eq!(sequence(List::Tools, Some(&text)).unwrap(), n);
+            assert!(sequence(List::Prompts, Some(&text)).is_err());
         }
         for bad in ["", "x", "AAAA", "dAAAAAAAAAAAA", "!", "dAAAAAAAAAA=", "dAAAAAAAAAAAAAAA"] {
-            assert!(place(List::Tools, Some(bad)).is_err(), "{bad}");
+            assert!(sequence(List::Tools, Some(bad)).is_err(), "{bad}");
         }
-        assert_eq!(place(List::Tools, None).unwrap(), 0);
+        assert_eq!(sequence(List::Tools, None).unwrap(), 0);
     }
 }

@@ -1,8 +1,8 @@
 //! Registry: tools, resources, templates and prompts with their handlers and completions.
 //!
-//! A registry is a snapshot behind an `Arc`. The dispatcher uses one snapshot for a message; a
-//! change makes a new one. Lists keep the order of registration. Descriptors are rendered once for
-//! each revision.
+//! A registry is an immutable snapshot behind an `Arc`. Each message uses one snapshot. A change
+//! creates a new one. Lists keep the order of registration. Descriptors are rendered once for each
+//! revision.
 //!
 //! # Invariants
 //! - `order` of each table is sorted by name.
@@ -12,6 +12,7 @@
 
 pub(crate) mod catalog;
 pub(crate) mod cursor;
+mod lookup;
 pub(crate) mod tool_views;
 #[cfg(feature = "schema")]
 pub(crate) mod validation;
@@ -20,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::era::Descriptor;
 #[cfg(feature = "http-server")]
-use crate::era::modern::header::{self, Mirror};
+use crate::era::modern::header::{self, MirroredArgument};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, Kind, Value, Writer};
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
@@ -30,11 +31,11 @@ use crate::tool_name::{TOOL_NAMES, is_tool_name};
 
 use self::catalog::Dropped;
 use self::tool_views::Form;
-use crate::server::call::Handled;
+use crate::server::call::Output;
 use crate::server::context::Context;
 use crate::server::tool_error::ToolError;
 
-/// Compiled check of values against one schema.
+/// Compiled check of values against one schema. A [`SchemaCompiler`] creates it.
 pub trait SchemaCheck: Send + Sync {
     /// Checks a value.
     ///
@@ -44,8 +45,13 @@ pub trait SchemaCheck: Send + Sync {
 }
 
 /// Compiler of a schema to a check, called when a tool is registered.
+///
+/// The feature `schema` has a compiler, which servers use by default.
+/// [`Server::schema_compiler`](crate::Server::schema_compiler) sets another one:
+///
+#[doc = include_str!("schema_compiler.md")]
 pub trait SchemaCompiler: Send + Sync {
-    /// The check for this schema.
+    /// Returns the check for this schema.
     ///
     /// # Errors
     /// The reason why the schema is invalid, for the programmer.
@@ -60,18 +66,18 @@ pub(crate) struct Checks<'c> {
 }
 
 /// Runs a tool on its arguments.
-pub(crate) type ToolFn = dyn Fn(&mut Context<'_>, Value<'_>) -> Result<Handled, ToolError> + Send + Sync;
+pub(crate) type ToolFn = dyn Fn(&mut Context<'_>, Value<'_>) -> Result<Output, ToolError> + Send + Sync;
 /// Reads a resource: its URI, and the variables of the template that matched.
 pub(crate) type ReadFn =
-    dyn Fn(&mut Context<'_>, &str, &Variables) -> Result<Handled, ToolError> + Send + Sync;
+    dyn Fn(&mut Context<'_>, &str, &Variables) -> Result<Output, ToolError> + Send + Sync;
 /// Fills in a prompt.
 pub(crate) type PromptFn =
-    dyn Fn(&mut Context<'_>, &Arguments<'_>) -> Result<Handled, ToolError> + Send + Sync;
+    dyn Fn(&mut Context<'_>, &Arguments<'_>) -> Result<Output, ToolError> + Send + Sync;
 /// Completes an argument.
 pub(crate) type CompleteFn =
-    dyn Fn(&mut Context<'_>, &CompletionRequest<'_>) -> Result<Handled, ToolError> + Send + Sync;
+    dyn Fn(&mut Context<'_>, &CompletionRequest<'_>) -> Result<Output, ToolError> + Send + Sync;
 
-/// Arguments of a prompt or context of a completion: strings by name.
+/// Arguments of a [`Prompt`], or the context of a completion: strings by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'d>(Option<Value<'d>>);
 
@@ -80,12 +86,12 @@ impl<'d> Arguments<'d> {
         Arguments(object)
     }
 
-    /// An argument's value.
+    /// Returns an argument's value.
     pub fn get(&self, name: &str) -> Option<&'d str> {
         self.0?.get(name)?.as_str()
     }
 
-    /// A required argument.
+    /// Returns a required argument.
     ///
     /// # Errors
     /// It is missing. The error is sent to the client.
@@ -95,14 +101,14 @@ impl<'d> Arguments<'d> {
         })
     }
 
-    /// Every argument with its value.
+    /// Returns every argument with its value.
     pub fn iter(&self) -> impl Iterator<Item = (&'d str, &'d str)> {
         let members = self.0.map(Value::members);
         members.into_iter().flatten().filter_map(|(name, value)| Some((name, value.as_str()?)))
     }
 }
 
-/// Request for completions of one argument.
+/// Request for a [`Completion`](crate::Completion) of one argument.
 #[derive(Clone, Copy, Debug)]
 pub struct CompletionRequest<'d> {
     /// The argument's or variable's name.
@@ -129,7 +135,7 @@ pub(crate) struct ToolEntry {
     pub output: Option<Arc<dyn SchemaCheck>>,
     /// Arguments that HTTP clients repeat in header fields.
     #[cfg(feature = "http-server")]
-    pub mirrors: Box<[Mirror]>,
+    pub mirrors: Box<[MirroredArgument]>,
 }
 
 pub(crate) struct ResourceEntry {
@@ -172,19 +178,19 @@ struct CompleteEntry {
 pub(crate) type Renderings = [OnceLock<Box<str>>; Revision::COUNT];
 
 /// Entry of a table, with its rendered descriptions.
-pub(crate) struct Listed<T> {
+pub(crate) struct Row<T> {
     pub entry: T,
     pub sequence: u64,
     rendered: Renderings,
-    /// The same in the forms of the hosts' profiles, in their order.
+    /// Rendered descriptions for each profile, in the order of [`crate::lint::PROFILES`].
     #[cfg(feature = "lint")]
     simplified: OnceLock<Box<[Renderings]>>,
 }
 
-impl<T> Listed<T> {
-    /// An entry that is on no list.
-    fn alone(entry: T) -> Arc<Listed<T>> {
-        Arc::new(Listed {
+impl<T> Row<T> {
+    /// Creates an entry that is in no list.
+    fn alone(entry: T) -> Arc<Row<T>> {
+        Arc::new(Row {
             entry,
             sequence: 0,
             rendered: Default::default(),
@@ -196,18 +202,21 @@ impl<T> Listed<T> {
 
 /// Entry that lists can show.
 pub(crate) trait Describe: Send + Sync + 'static {
-    /// The key of the entry.
+    /// Returns the key of the entry.
     fn name(&self) -> &str;
-    /// The description.
+    /// Returns the description.
     fn descriptor(&self) -> Descriptor<'_>;
+    /// Returns the entry for a function of the program.
+    #[cfg(feature = "visibility")]
+    fn as_entry(&self) -> crate::server::CatalogEntry<'_>;
     /// Writes the description in a form.
     fn render(&self, w: &mut Writer, revision: Revision, _form: Form) {
         self.descriptor().render(w, revision);
     }
 }
 
-impl<T: Describe> Listed<T> {
-    /// The descriptor as `revision` knows it, without a line end.
+impl<T: Describe> Row<T> {
+    /// Returns the descriptor for `revision`, without a line end.
     pub(crate) fn rendered(&self, revision: Revision, form: Form) -> &str {
         let cells = &self.rendered;
         #[cfg(feature = "lint")]
@@ -227,7 +236,7 @@ impl<T: Describe> Listed<T> {
 
 /// Entries in order of registration, with an index by name.
 pub(crate) struct Table<T> {
-    entries: Vec<Arc<Listed<T>>>,
+    entries: Vec<Arc<Row<T>>>,
     order: Vec<u32>,
     next: u64,
 }
@@ -260,7 +269,7 @@ impl<T: Describe> Table<T> {
             Err(at) => {
                 self.order.insert(at, self.entries.len() as u32);
                 self.next += 1;
-                self.entries.push(Arc::new(Listed {
+                self.entries.push(Arc::new(Row {
                     entry,
                     sequence: self.next,
                     rendered: Default::default(),
@@ -284,20 +293,13 @@ impl<T: Describe> Table<T> {
         true
     }
 
-    /// The entry with this name.
-    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Listed<T>>> {
+    /// Returns the entry with this name.
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Row<T>>> {
         let at = self.position(name).ok()?;
         self.entries.get(*self.order.get(at)? as usize)
     }
 
-    /// At most `most` entries registered after `sequence`, and whether more follow.
-    pub(crate) fn page(&self, sequence: u64, most: usize) -> (&[Arc<Listed<T>>], bool) {
-        let start = self.entries.partition_point(|e| e.sequence <= sequence);
-        let rest = self.entries.get(start..).unwrap_or_default();
-        (rest.get(..most).unwrap_or(rest), rest.len() > most)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Listed<T>>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Row<T>>> {
         self.entries.iter()
     }
 
@@ -315,6 +317,10 @@ macro_rules! describe {
             }
             fn descriptor(&self) -> Descriptor<'_> {
                 Descriptor::$descriptor(&self.$field)
+            }
+            #[cfg(feature = "visibility")]
+            fn as_entry(&self) -> crate::server::CatalogEntry<'_> {
+                crate::server::CatalogEntry::$descriptor(&self.$field)
             }
             $($render)?
         }
@@ -481,70 +487,17 @@ impl Registry {
         self.dropped.add(removed);
     }
 
-    /// The completion of an argument, if it has one.
-    ///
-    /// # Errors
-    /// There is no such prompt or template, or it has no such argument
-    /// (server/utilities/completion, error handling; requirement CMP-04).
-    pub(crate) fn completion(
-        &self,
-        kind: CompletionKind,
-        subject: &str,
-        argument: &str,
-    ) -> Result<Option<&Arc<CompleteFn>>, Fault> {
-        let found = match kind {
-            CompletionKind::Prompt => self
-                .prompts
-                .find(subject)
-                .map(|p| (subject, p.entry.prompt.arguments.iter().any(|a| a.name == argument))),
-            // A client may name the template, or a URI that the template produces.
-            CompletionKind::Template => match self.template_for(subject) {
-                // Some clients extract the variables from the template together with an operator,
-                // such as `+path`. That is not reported as an error.
-                Some(t) => Some(t.entry.template.uri.as_str()).map(|uri| (uri, uri.contains(argument))),
-                None => self.resources.find(subject).map(|_| (subject, true)),
-            },
-        };
-        let refusal = match found {
-            None => format!("Nothing to complete: {subject}"),
-            Some((subject, false)) => format!("{subject} has no argument {argument:?}"),
-            Some((subject, true)) => {
-                let is_meant =
-                    |c: &&CompleteEntry| c.kind == kind && c.subject == subject && c.argument == argument;
-                return Ok(self.completions.iter().find(is_meant).map(|c| &c.complete));
-            }
-        };
-        Err(Fault::InvalidParams(refusal.into()))
-    }
-
-    fn template_for(&self, subject: &str) -> Option<&Arc<Listed<TemplateEntry>>> {
-        self.templates
-            .find(subject)
-            .or_else(|| self.templates.iter().find(|t| t.entry.matches(subject).is_some()))
-    }
-
-    /// The reader of a URI: that of a resource, or of the first matching template.
-    pub(crate) fn reader(&self, uri: &str) -> Option<(Arc<ReadFn>, Variables)> {
-        if let Some(found) = self.resources.find(uri) {
-            return Some((Arc::clone(&found.entry.read), Variables::default()));
-        }
-        self.templates.iter().find_map(|t| {
-            let variables = t.entry.matches(uri)?;
-            Some((Arc::clone(&t.entry.read), variables))
-        })
-    }
-
-    /// The capabilities of these registrations together with the announced ones.
-    pub(crate) fn offer(&self, promised: ServerCapabilities) -> ServerCapabilities {
+    /// Returns the capabilities of these registrations together with the announced ones.
+    pub(crate) fn capabilities(&self, announced: ServerCapabilities) -> ServerCapabilities {
         ServerCapabilities {
-            tools: promised.tools_changed || !self.tools.is_empty(),
-            resources: promised.resources_changed
-                || promised.subscribe
+            tools: announced.tools_changed || !self.tools.is_empty(),
+            resources: announced.resources_changed
+                || announced.subscribe
                 || !self.resources.is_empty()
                 || !self.templates.is_empty(),
-            prompts: promised.prompts_changed || !self.prompts.is_empty(),
-            completions: promised.completions || !self.completions.is_empty(),
-            ..promised
+            prompts: announced.prompts_changed || !self.prompts.is_empty(),
+            completions: announced.completions || !self.completions.is_empty(),
+            ..announced
         }
     }
 }
@@ -574,10 +527,10 @@ fn compile(
     }
 }
 
-/// The header annotations of a tool. HTTP clients ignore a tool with invalid ones (MCP 2026-07-28
-/// server/tools, x-mcp-header), so they are an error here.
+/// Reads the header annotations of a tool. Invalid ones are an error here, because HTTP clients
+/// ignore such a tool (MCP 2026-07-28 server/tools, x-mcp-header).
 #[cfg(feature = "http-server")]
-fn mirrors(tool: &Tool) -> Result<Box<[Mirror]>, Error> {
+fn mirrors(tool: &Tool) -> Result<Box<[MirroredArgument]>, Error> {
     let Some(schema) = &tool.input_schema else { return Ok(Box::default()) };
     match header::mirrors(schema.to_doc().root()) {
         Ok(mirrors) => Ok(mirrors.into()),

@@ -3,7 +3,7 @@
 //! With the feature `lint`, a profile is chosen by the client's name. Calls are always checked
 //! against the registered schema. Without the feature there is one view, at no cost.
 
-/// The form in which a tool is described.
+/// Form in which a tool is described: as registered, or simplified for a profile.
 #[cfg(feature = "lint")]
 pub(crate) type Form = Option<&'static crate::lint::Profile>;
 /// The only form.
@@ -11,10 +11,10 @@ pub(crate) type Form = Option<&'static crate::lint::Profile>;
 #[derive(Clone, Copy)]
 pub(crate) struct Form;
 
-/// As registered.
+/// The form of the registered description.
 #[cfg(feature = "lint")]
 pub(crate) const PLAIN: Form = None;
-/// As registered.
+/// The form of the registered description.
 #[cfg(not(feature = "lint"))]
 pub(crate) const PLAIN: Form = Form;
 
@@ -49,7 +49,7 @@ mod simplify {
             }
         }
 
-        /// The profile of a client. `name` is called only if a client has a profile of its own.
+        /// Returns the profile of a client. `name` is called only if a client has its own profile.
         pub(crate) fn of(&self, name: impl FnOnce() -> Option<String>) -> super::Form {
             let own = match self.clients.is_empty() {
                 true => None,
@@ -59,7 +59,7 @@ mod simplify {
         }
     }
 
-    /// The rendered descriptions of a tool for a profile.
+    /// Returns the rendered descriptions of a tool for a profile.
     pub(crate) fn cells<'c>(
         cells: &'c OnceLock<Box<[Renderings]>>,
         profile: &'static Profile,
@@ -68,22 +68,22 @@ mod simplify {
         cells.get(PROFILES.iter().position(|known| known.id == profile.id)?)
     }
 
-    /// A copy of the tool with a simplified input schema. A schema that would grow too long
+    /// Returns a copy of the tool with a simplified input schema. A schema that would grow too long
     /// stays unchanged.
     pub(crate) fn simplified(tool: &Tool, profile: &'static Profile) -> Tool {
         let mut copy = tool.clone();
         let Some(schema) = &tool.input_schema else { return copy };
         // Text that the schema need not repeat.
-        let mut words = Writer::new();
-        words.begin_object().key("name").string(&tool.name);
+        let mut context = Writer::new();
+        context.begin_object().key("name").string(&tool.name);
         for (key, text) in [("title", &tool.title), ("description", &tool.description)] {
             if let Some(text) = text {
-                words.key(key).string(text);
+                context.key(key).string(text);
             }
         }
-        words.end_object();
-        let (schema, words) = (schema.to_doc(), words.into_json().to_doc());
-        if let Ok(simple) = simplify_schema(schema.root(), Some(words.root()), profile) {
+        context.end_object();
+        let (schema, context) = (schema.to_doc(), context.into_json().to_doc());
+        if let Ok(simple) = simplify_schema(schema.root(), Some(context.root()), profile) {
             copy.input_schema = crate::json::Json::parse(simple.text).ok().or(copy.input_schema);
         }
         copy

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use super::{SchemaCheck, SchemaCompiler};
 use crate::json::Value;
 use crate::limits::Limits;
-use crate::model::client_request::{AskRequest, FieldKind};
+use crate::model::client_request::{FieldKind, InputRequest};
 use crate::record::Violation;
 use crate::schema::{Formats, Options, Schema};
 
-/// The default compiler of a server. Checks run on workers, so their limits fit the workers'
-/// stacks.
+/// Returns the default compiler of a server. Checks run on workers, so their limits fit the
+/// workers' stacks.
 pub(crate) fn standard(limits: &Limits) -> Arc<dyn SchemaCompiler> {
     let fitting = limits.schema.clone().fitting(limits.worker_stack);
     Arc::new(Options::new().formats(Formats::Assert).limits(fitting))
@@ -41,11 +41,11 @@ impl SchemaCompiler for Options {
 ///
 /// # Errors
 /// The fault, with a JSON Pointer into the response.
-pub(crate) fn check_answer(request: &AskRequest, answer: Value<'_>) -> Result<(), String> {
+pub(crate) fn check_input_response(request: &InputRequest, response: Value<'_>) -> Result<(), String> {
     let options = Options::new().formats(Formats::Assert);
     match request {
-        AskRequest::Form(form) => {
-            let content = answer.get("content");
+        InputRequest::Form(form) => {
+            let content = response.get("content");
             for field in &form.fields {
                 let FieldKind::Text { format: Some(format) } = &field.kind else { continue };
                 let Some(value) = content.and_then(|c| c.get(&field.name)) else { continue };
@@ -56,8 +56,8 @@ pub(crate) fn check_answer(request: &AskRequest, answer: Value<'_>) -> Result<()
             }
             Ok(())
         }
-        AskRequest::Sample(sampling) => {
-            let content = answer.get("content");
+        InputRequest::Sample(sampling) => {
+            let content = response.get("content");
             let blocks = content.into_iter().chain(content.into_iter().flat_map(Value::items));
             for block in blocks.filter(|b| b.get("type").and_then(Value::as_str) == Some("tool_use")) {
                 let name = block.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -72,6 +72,6 @@ pub(crate) fn check_answer(request: &AskRequest, answer: Value<'_>) -> Result<()
             }
             Ok(())
         }
-        AskRequest::Url { .. } | AskRequest::Roots => Ok(()),
+        InputRequest::Url { .. } | InputRequest::Roots => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use crate::stderr;
 
 /// Writes a line, and waits for the reader as [`stderr::flush`] does: the program may end next.
 #[cold]
-pub(crate) fn say(line: &str) {
+pub(crate) fn report(line: &str) {
     stderr::write(format!("tinymcp: {line}\n"));
     stderr::flush();
 }
@@ -22,7 +22,7 @@ pub(crate) fn report_unknown_variables() {
     static REPORTED: Once = Once::new();
     REPORTED.call_once(|| {
         for name in Limits::unknown_variables() {
-            say(&format!("{name} is not a limit of this program and is ignored"));
+            report(&format!("{name} is not a limit of this program and is ignored"));
         }
     });
 }
@@ -37,13 +37,14 @@ mod throttled {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    /// Least time between two lines of one kind.
-    const QUIET: Duration = Duration::from_secs(60);
-    /// The thread formats nothing.
+    /// Minimum time between two lines of one kind.
+    const INTERVAL: Duration = Duration::from_secs(60);
+    /// Stack of the writing thread, which formats nothing.
     const STACK: usize = 64 << 10;
 
     /// Rate-limited lines of a few kinds, for a thread that must not block. At most one line of
-    /// each kind is written per [`QUIET`]; the next one reports the number of suppressed lines.
+    /// each kind is written per [`INTERVAL`]; the next one reports the number of suppressed
+    /// lines.
     pub(crate) struct Notices<const KINDS: usize> {
         kinds: [Kind; KINDS],
         /// A line is being written.
@@ -66,8 +67,8 @@ mod throttled {
             Notices { kinds: [Kind::default(); KINDS], writing: Arc::default(), sink }
         }
 
-        /// Writes a line of this kind, unless there was one within [`QUIET`].
-        pub(crate) fn say(&mut self, kind: usize, now: Instant, line: impl FnOnce() -> String) {
+        /// Writes a line of this kind, unless there was one within [`INTERVAL`].
+        pub(crate) fn report(&mut self, kind: usize, now: Instant, line: impl FnOnce() -> String) {
             let Some(missed) = self.due(kind, now) else { return };
             let mut text = line();
             if missed > 0 {
@@ -88,7 +89,7 @@ mod throttled {
         /// Returns the number of suppressed lines if a line of this kind may be written now.
         fn due(&mut self, kind: usize, now: Instant) -> Option<u64> {
             let kind = self.kinds.get_mut(kind)?;
-            let early = kind.written.is_some_and(|said| now.saturating_duration_since(said) < QUIET);
+            let early = kind.written.is_some_and(|at| now.saturating_duration_since(at) < INTERVAL);
             if early || self.writing.load(Ordering::Acquire) {
                 kind.missed += 1;
                 return None;
@@ -103,19 +104,19 @@ mod throttled {
         use super::*;
 
         #[test]
-        fn each_kind_is_said_once_in_a_while_and_counts_the_rest() {
+        fn a_kind_is_written_once_per_interval_and_counts_suppressed_lines() {
             let mut notices = Notices::<2>::new(Arc::new(|_| ()));
             let start = Instant::now();
             assert_eq!(notices.due(0, start), Some(0));
             assert_eq!(notices.due(0, start), None);
-            assert_eq!(notices.due(0, start + QUIET / 2), None);
+            assert_eq!(notices.due(0, start + INTERVAL / 2), None);
             assert_eq!(notices.due(1, start), Some(0));
-            assert_eq!(notices.due(0, start + QUIET), Some(2));
+            assert_eq!(notices.due(0, start + INTERVAL), Some(2));
             assert_eq!(notices.due(2, start), None);
             notices.writing.store(true, Ordering::Release);
-            assert_eq!(notices.due(1, start + QUIET), None);
+            assert_eq!(notices.due(1, start + INTERVAL), None);
             notices.writing.store(false, Ordering::Release);
-            assert_eq!(notices.due(1, start + QUIET), Some(1));
+            assert_eq!(notices.due(1, start + INTERVAL), Some(1));
         }
     }
 }

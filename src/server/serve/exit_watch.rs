@@ -17,14 +17,14 @@ use crate::limits::Limits;
 use crate::server::connection::Connection;
 use crate::transport::StdinProbe;
 
-use super::diagnostics::say;
+use super::diagnostics::report;
 use super::watchdog::TICK;
 
 /// Time without input after the end of the parent, before serving stops. Covers the moment between
 /// a read and its report, and other processes that still write to the pipe.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// The condition that ends a stdio server although its input stays open.
+/// State of the conditions that end a stdio server although its input stays open.
 pub(crate) struct ExitWatch {
     conn: Arc<Connection>,
     stdin: StdinProbe,
@@ -37,7 +37,7 @@ pub(crate) struct ExitWatch {
 }
 
 impl ExitWatch {
-    /// Returns nothing if the limits turn both conditions off.
+    /// Returns `None` if the limits turn both conditions off.
     pub(crate) fn new(conn: &Arc<Connection>, stdin: StdinProbe) -> Option<ExitWatch> {
         let limits = &conn.core.limits;
         let parent = if limits.parent_check.is_zero() { Parent::Ignored } else { Parent::of_this_process() };
@@ -57,8 +57,8 @@ impl ExitWatch {
         }
     }
 
-    /// The wait before the next check, at most `most`.
-    pub(crate) fn pause(&self, most: Option<Duration>) -> Option<Duration> {
+    /// Returns the wait before the next check, at most `max`.
+    pub(crate) fn pause(&self, max: Option<Duration>) -> Option<Duration> {
         let limits = &self.conn.core.limits;
         let parent = match self.parent {
             Parent::Ended => Some(TICK),
@@ -66,10 +66,11 @@ impl ExitWatch {
             Parent::Polled(_) => Some(limits.parent_check),
             _ => None,
         };
-        // Messages without a handler do not wake the watchdog, so it looks for them several times.
+        // Messages without a handler do not wake the watchdog, so it checks several times per idle
+        // time.
         let idle = (!limits.idle_exit.is_zero()).then(|| limits.idle_exit / 4);
         let shortest = parent.into_iter().chain(idle).min().map(|time| time.max(TICK));
-        shortest.into_iter().chain(most).min()
+        shortest.into_iter().chain(max).min()
     }
 
     /// Checks the parent and the input, and stops the server if it must end. `event` is set if the
@@ -82,14 +83,14 @@ impl ExitWatch {
             self.active = now;
         }
         if self.parent.has_ended(event) {
-            self.after_parent(now);
+            self.check_after_parent(now);
         } else {
-            self.idle(now);
+            self.check_idle(now);
         }
     }
 
     #[cold]
-    fn after_parent(&mut self, now: Instant) {
+    fn check_after_parent(&mut self, now: Instant) {
         if !matches!(self.parent, Parent::Ended) {
             self.parent = Parent::Ended;
             (self.active, self.progress) = (now, now);
@@ -102,7 +103,7 @@ impl ExitWatch {
         }
     }
 
-    fn idle(&mut self, now: Instant) {
+    fn check_idle(&mut self, now: Instant) {
         let limits: &Limits = &self.conn.core.limits;
         if limits.idle_exit.is_zero() {
             return;
@@ -117,13 +118,13 @@ impl ExitWatch {
     fn stop(&self, why: &str) {
         let shared = &self.conn.core.shared;
         if !shared.stopping() {
-            say(why);
+            report(why);
             shared.stop();
         }
     }
 }
 
-/// Descriptor of the parent process.
+/// Descriptor of the parent process, which becomes readable when the parent ends.
 #[cfg(unix)]
 pub(crate) type Descriptor = std::os::fd::OwnedFd;
 #[cfg(not(unix))]
@@ -131,12 +132,12 @@ pub(crate) type Descriptor = std::convert::Infallible;
 
 /// The parent process.
 enum Parent {
-    /// Not watched.
+    /// The parent is not watched.
     Ignored,
-    /// The descriptor becomes readable when it ends.
+    /// The descriptor becomes readable when the parent ends.
     #[cfg(target_os = "linux")]
     Event(Descriptor),
-    /// This process gets another parent when it ends.
+    /// Compared with the id of the current parent, which changes when the parent ends.
     #[cfg(unix)]
     Polled(rustix::process::Pid),
     Ended,
@@ -149,7 +150,8 @@ impl Parent {
         let Some(parent) = getppid().filter(|parent| !parent.is_init()) else { return Parent::Ignored };
         #[cfg(target_os = "linux")]
         if let Ok(descriptor) = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty()) {
-            // Otherwise the parent has ended, and the number may belong to another process.
+            // If the parent's id has changed, the parent has ended and the descriptor may belong to
+            // another process.
             return if getppid() == Some(parent) { Parent::Event(descriptor) } else { Parent::Ended };
         }
         // Old kernels and some sandboxes have no process descriptors.

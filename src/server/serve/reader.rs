@@ -5,14 +5,15 @@
 //! reader blocks.
 //!
 //! # Invariants
-//! - Handing over to a full pool waits for room, which stops the reading of input (back-pressure).
+//! - Handing a job over to a full pool blocks until there is room, which stops the reading of input
+//!   (back-pressure).
 //! - A response never waits for the handler of another call.
 
 use std::sync::Arc;
 
 use crate::error::Error;
 use crate::json::{Doc, Value, Writer};
-use crate::pool::{self, Refused};
+use crate::pool::{self, RejectedJob};
 use crate::transport::{FrameSource, Input, ReplySink, is_gone};
 
 use crate::server::call::Job;
@@ -20,11 +21,11 @@ use crate::server::call::batch::Batch;
 use crate::server::connection::Connection;
 use crate::server::dispatch::admission::{BUSY, Started};
 use crate::server::dispatch::classify::classify;
-use crate::server::dispatch::{Dispatcher, Effect, InlineTools, Text, Unread};
+use crate::server::dispatch::{Dispatcher, Effect, InlineTools, MessageBytes, ParseFailure};
 
-/// Bytes of responses that collect before they are sent although more input is ready.
+/// Bytes of collected responses from which they are sent although more input is ready.
 const BATCH_BYTES: usize = 64 << 10;
-/// Jobs that collect before they are handed over although more input is ready.
+/// Number of collected jobs from which they are handed over although more input is ready.
 const BATCH_JOBS: usize = 64;
 
 /// Reads until the input ends, the peer disconnects or the program stops serving.
@@ -46,7 +47,7 @@ struct Reader<'r> {
     dispatcher: &'r mut Dispatcher<dyn InlineTools>,
     /// Calls in flight that are not yet handed over.
     jobs: Vec<Job>,
-    /// The last thing sent was large.
+    /// The last output was large.
     large_out: bool,
 }
 
@@ -55,17 +56,17 @@ impl Reader<'_> {
         let result = loop {
             let input = source.next();
             self.conn.set_reading(true);
-            if self.over() {
+            if self.must_end() {
                 break Ok(());
             }
             match input {
-                Input::Frame(bytes) => self.frame(Text::Read(bytes)),
-                Input::Large(text) => self.frame(Text::Whole(text)),
+                Input::Frame(bytes) => self.frame(MessageBytes::Borrowed(bytes)),
+                Input::Large(text) => self.frame(MessageBytes::Owned(text)),
                 Input::TooLong { head, tail } => self.too_long(head, tail),
                 Input::End => break Ok(()),
-                Input::Failed(error) => break broken(error),
+                Input::Failed(error) => break read_error(error),
             }
-            if self.over() {
+            if self.must_end() {
                 break Ok(());
             }
             if !source.ready() {
@@ -78,22 +79,22 @@ impl Reader<'_> {
     }
 
     /// Returns whether reading must end.
-    fn over(&self) -> bool {
+    fn must_end(&self) -> bool {
         self.conn.sink.closed() || self.conn.core.shared.stopping()
     }
 
     /// Handles one frame.
-    fn frame(&mut self, text: Text<'_>) {
+    fn frame(&mut self, text: MessageBytes<'_>) {
         self.dispatcher.refresh();
         let (doc, parsed) = self.dispatcher.parse(text);
         self.dispatcher.doc = match parsed {
             Ok(()) => {
                 let conn = self.conn;
-                let action = self.dispatcher.dispatch(&doc, &classify(doc.root()), &conn.sink);
-                self.carry_out(action, doc, &conn.sink)
+                let effect = self.dispatcher.dispatch(&doc, &classify(doc.root()), &conn.sink);
+                self.execute(effect, doc, &conn.sink)
             }
-            Err(unread) => {
-                self.dispatcher.reject(unread.id.as_deref(), &unread.fault);
+            Err(failure) => {
+                self.dispatcher.reject(failure.id.as_deref(), &failure.fault);
                 Some(doc)
             }
         };
@@ -102,16 +103,16 @@ impl Reader<'_> {
         }
     }
 
-    /// Responds to a frame beyond the size limit.
+    /// Responds to a frame that exceeds the size limit.
     #[cold]
     fn too_long(&mut self, head: &[u8], tail: &[u8]) {
-        let unread = Unread::too_long(self.conn.core.limits.frame_bytes, head, tail);
-        self.dispatcher.reject(unread.id.as_deref(), &unread.fault);
+        let failure = ParseFailure::too_long(self.conn.core.limits.frame_bytes, head, tail);
+        self.dispatcher.reject(failure.id.as_deref(), &failure.fault);
     }
 
     /// Executes an effect. Returns the document unless a call keeps it.
-    fn carry_out(&mut self, action: Effect, doc: Box<Doc>, sink: &Arc<dyn ReplySink>) -> Option<Box<Doc>> {
-        let call = match action {
+    fn execute(&mut self, effect: Effect, doc: Box<Doc>, sink: &Arc<dyn ReplySink>) -> Option<Box<Doc>> {
+        let call = match effect {
             Effect::Call(call) => call,
             Effect::Resume(job) => {
                 self.jobs.push(*job);
@@ -153,8 +154,8 @@ impl Reader<'_> {
         let batch = Batch::new(Arc::clone(&self.conn.sink));
         let sink: Arc<dyn ReplySink> = batch.clone();
         for message in messages.items() {
-            let (doc, action) = self.dispatcher.batch_item(message, &sink);
-            if let Some(doc) = self.carry_out(action, doc, &sink) {
+            let (doc, effect) = self.dispatcher.batch_item(message, &sink);
+            if let Some(doc) = self.execute(effect, doc, &sink) {
                 self.conn.core.recycle(doc);
             }
             batch.collect(&mut self.dispatcher.out);
@@ -163,7 +164,7 @@ impl Reader<'_> {
         self.flush();
     }
 
-    /// Sends what collected and hands jobs over. In this order, because a client that opens a
+    /// Sends the collected responses, then hands the collected jobs over. A client that opens a
     /// session expects that response first.
     fn flush(&mut self) {
         self.send();
@@ -184,7 +185,7 @@ impl Reader<'_> {
         self.large_out |= large;
     }
 
-    /// Hands jobs over. Responses that are ready are sent first if that has to wait for handlers.
+    /// Hands the collected jobs over. Sends the collected responses first if this may block.
     fn submit(&mut self) {
         match self.jobs.len() {
             0 => {}
@@ -192,8 +193,8 @@ impl Reader<'_> {
                 let Some(job) = self.jobs.pop() else { return };
                 match self.conn.core.pool.try_submit(job) {
                     Ok(()) => {}
-                    Err(Refused { job, why: pool::PoolError::Full }) => self.submit_to_full(job),
-                    Err(Refused { job, .. }) => self.refuse(&job),
+                    Err(RejectedJob { job, reason: pool::PoolError::Full }) => self.submit_to_full(job),
+                    Err(RejectedJob { job, .. }) => self.refuse(&job),
                 }
             }
             _ => {
@@ -216,10 +217,10 @@ impl Reader<'_> {
         let call = Arc::clone(&job.call);
         let result = self.conn.core.pool.submit(job);
         if call.is_settled() {
-            // It was settled meanwhile; in the queue it would take the room of others.
+            // The call was settled meanwhile. In the queue it would take the room of other calls.
             self.conn.drop_settled();
         }
-        if let Err(Refused { job, .. }) = result {
+        if let Err(RejectedJob { job, .. }) = result {
             self.refuse(&job);
         }
     }
@@ -232,8 +233,8 @@ impl Reader<'_> {
     }
 }
 
-/// The result of serving after a read error. The end of the peer is not an error.
+/// Returns the result of serving after a read error. A disconnected peer is not an error.
 #[cold]
-fn broken(error: std::io::Error) -> Result<(), Error> {
+fn read_error(error: std::io::Error) -> Result<(), Error> {
     if is_gone(&error) { Ok(()) } else { Err(Error::from(error)) }
 }

@@ -16,23 +16,27 @@ use crate::sync::lock;
 
 use super::watchdog::Watchdog;
 use crate::server::call::Job;
-use crate::server::call::request_state::{self, Answers, Sealer, answer_of};
+use crate::server::call::request_state::{self, Responses, Sealer, client_response};
+use crate::server::callers::CallerRules;
 use crate::server::connection::Connection;
+use crate::server::extension::Extensions;
+use crate::server::provided::Provided;
 use crate::server::registry::catalog::Catalog;
 use crate::server::registry::catalog::Delegate;
+use crate::server::tasks::ServerTasks;
 use crate::transport::tap::Observer;
 
-/// Number of documents kept for reuse: as many as the reader collects jobs (`reader.rs`).
+/// Number of documents kept for reuse: the number of jobs that the reader collects (`reader.rs`).
 const SPARE_DOCS: usize = 64;
 /// Bytes of memory of all recycled documents: enough for a large message.
 const SPARE_TOTAL: usize = 2 << 20;
 /// Bytes of memory that a recycled document's buffer, or a writer, may keep.
 const SPARE_BYTES: usize = 64 << 10;
 
-/// Documents for the next messages.
+/// Recycled documents for later messages.
 #[derive(Default)]
-pub(crate) struct Spare {
-    // Boxed, because a document is moved a dozen times.
+pub(crate) struct SpareDocs {
+    // Boxed, because a document is moved often.
     #[allow(clippy::vec_box)]
     docs: Vec<Box<Doc>>,
     /// Bytes of memory of all documents.
@@ -47,18 +51,19 @@ pub(crate) struct Shared {
     stop: AtomicBool,
     /// Number of deferred calls in flight. Shutdown waits for them as for running calls.
     pub deferred: AtomicUsize,
-    /// Owner of the catalog's entries, if that is not this server.
+    /// Provider of entries that belong to other servers, if there is one.
     pub delegate: OnceLock<Box<dyn Delegate>>,
     watchdog: OnceLock<Weak<Watchdog>>,
+    pub tasks: ServerTasks,
 }
 
 impl Shared {
-    /// Returns whether no deferred call is in flight.
-    pub(crate) fn at_rest(&self) -> bool {
-        self.deferred.load(Ordering::SeqCst) == 0
+    /// Returns whether no deferred call is in flight, and no task runs.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.tasks.is_idle() && self.deferred.load(Ordering::SeqCst) == 0
     }
 
-    /// The owner of the catalog's entries, if that is not this server.
+    /// Returns the provider of entries that belong to other servers, if there is one.
     pub(crate) fn delegate(&self) -> Option<&dyn Delegate> {
         self.delegate.get().map(|delegate| &**delegate)
     }
@@ -66,9 +71,9 @@ impl Shared {
     /// Notifies every connection of a change.
     ///
     /// # Errors
-    /// As with [`Catalog::announced`].
+    /// As with [`Catalog::check_announced`].
     pub(crate) fn notify(&self, change: &Change) -> Result<(), Error> {
-        self.catalog.announced(change)?;
+        self.catalog.check_announced(change)?;
         // The list is not locked while a connection is notified.
         for connection in self.connections() {
             connection.notify(change);
@@ -88,7 +93,8 @@ impl Shared {
 
     /// Runs [`Connection::check`] on every connection. Returns whether one must be checked again.
     pub(crate) fn check(&self, now: Instant) -> bool {
-        self.connections().iter().fold(false, |more, connection| connection.check(now) | more)
+        let more = self.connections().iter().fold(false, |more, connection| connection.check(now) | more);
+        self.tasks.check(now) | more
     }
 
     pub(crate) fn stopping(&self) -> bool {
@@ -98,6 +104,7 @@ impl Shared {
     /// Requests the serving loop to stop.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
+        self.tasks.close();
         if let Some(watchdog) = self.watchdog.get().and_then(Weak::upgrade) {
             watchdog.wake();
         }
@@ -112,8 +119,9 @@ impl Shared {
 /// State of one serving loop and its workers.
 pub(crate) struct Core {
     pub shared: Arc<Shared>,
-    pub card: ServerIdentity,
-    /// Handlers may log. Does not change after serving starts.
+    pub info: ServerIdentity,
+    pub extensions: Option<Extensions>,
+    /// Set if handlers may log. Does not change after serving starts.
     pub logging: bool,
     pub limits: Limits,
     pub eras: Eras,
@@ -122,9 +130,12 @@ pub(crate) struct Core {
     pub pool: Pool<Job>,
     pub watchdog: Arc<Watchdog>,
     pub observer: Option<Arc<dyn Observer>>,
+    pub provided: Provided,
+    #[allow(dead_code)] // Empty without the features for callers.
+    pub callers: CallerRules,
     /// Seals `requestState`. Set by the first request to a client, unless the program set a key.
     pub sealer: OnceLock<Sealer>,
-    pub spare: Mutex<Spare>,
+    pub spare: Mutex<SpareDocs>,
     /// Number of parked calls of all connections.
     pub parked: Arc<AtomicUsize>,
 }
@@ -133,13 +144,13 @@ pub(crate) struct Core {
 pub(crate) struct ParkPermit(Arc<AtomicUsize>);
 
 impl ParkPermit {
-    /// Takes a permit. `None` if all are taken. Each connection has a bound of its own, too.
+    /// Takes a permit. `None` if all are taken. Each connection has its own bound, too.
     pub(crate) fn take(core: &Core) -> Option<ParkPermit> {
         #[cfg(feature = "http-server")]
-        let most = core.limits.parked.max(core.limits.http.sessions);
+        let max = core.limits.parked.max(core.limits.http.sessions);
         #[cfg(not(feature = "http-server"))]
-        let most = core.limits.parked;
-        let one_more = |n| (n < most).then_some(n + 1);
+        let max = core.limits.parked;
+        let one_more = |n| (n < max).then_some(n + 1);
         core.parked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(ParkPermit(Arc::clone(&core.parked)))
     }
@@ -167,12 +178,12 @@ impl Core {
         }
     }
 
-    /// The capabilities that the server announces now.
-    pub(crate) fn offer(&self) -> ServerCapabilities {
-        self.shared.catalog.registry().offer(self.shared.catalog.capabilities())
+    /// Returns the capabilities that the server announces now.
+    pub(crate) fn capabilities(&self) -> ServerCapabilities {
+        self.shared.catalog.registry().capabilities(self.shared.catalog.capabilities())
     }
 
-    /// A document to parse into.
+    /// Returns a recycled or new document to parse into.
     pub(crate) fn spare_doc(&self) -> Box<Doc> {
         let mut spare = lock(&self.spare);
         let doc = spare.docs.pop().unwrap_or_default();
@@ -191,72 +202,78 @@ impl Core {
         }
     }
 
-    /// Deadline of a call that starts now.
+    /// Returns the deadline of a call that starts now.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.deadline_from(None)
     }
 
-    /// Deadline of a call that started at `start`, or now.
+    /// Returns the deadline of a call that started at `start`, or now.
     pub(crate) fn deadline_from(&self, start: Option<Instant>) -> Option<Instant> {
         let time = self.limits.handler_deadline;
         (time > Duration::ZERO).then(|| start.unwrap_or_else(Instant::now) + time)
     }
 
-    /// Creates the sealer if there is none.
+    /// Creates the sealer if it does not exist.
     ///
     /// # Errors
     /// The system provided no random numbers.
-    pub(crate) fn need_sealer(&self) -> Result<(), Fault> {
+    pub(crate) fn ensure_sealer(&self) -> Result<(), Fault> {
         if self.sealer.get().is_none() {
             let mut key = [0; 32];
             getrandom::fill(&mut key)
                 .map_err(|_| Fault::Internal("The system provided no random numbers"))?;
-            self.sealer.get_or_init(|| Sealer::own(key));
+            self.sealer.get_or_init(|| Sealer::for_this_process(key));
         }
         Ok(())
     }
 
-    /// The `requestState` of a call: its responses so far, bound to the request and its sender.
+    /// Returns the `requestState` of a call: its responses so far, bound to the request and its
+    /// sender.
     pub(crate) fn seal(
         &self,
         principal: Option<&str>,
         query: &Query,
         doc: &Doc,
-        answers: &Answers,
+        responses: &Responses,
     ) -> Result<String, Fault> {
-        // The request to the client has set it.
+        // [`Core::ensure_sealer`] was called when the request to the client was recorded.
         let sealer = self.sealer.get().ok_or(Fault::Internal("The call has no request to the client"))?;
-        let time = self.limits.ask_timeout;
-        let state = sealer.seal(principal.unwrap_or_default(), request(query, doc), time, answers);
+        let time = self.limits.client_input_timeout;
+        let state = sealer.seal(principal.unwrap_or_default(), request(query, doc), time, responses);
         if state.len() > self.limits.state_bytes {
             return Err(Fault::Internal("The client's responses are too large for the state of the call"));
         }
         Ok(state)
     }
 
-    /// The client's responses in a request, usually none: those in its `requestState`, then the new
-    /// ones. The first response with a key counts.
+    /// Returns the client's responses in a request, usually an empty list: those in its
+    /// `requestState`, then the new ones. Of several responses with one key, the first one is used.
     ///
     /// # Errors
     /// The `requestState` is invalid.
-    pub(crate) fn answers(
+    pub(crate) fn input_responses(
         &self,
         principal: Option<&str>,
         query: &Query,
         doc: &Doc,
-    ) -> Result<Answers, Fault> {
-        if query.state.is_none() && query.answers.is_none() {
-            return Ok(Answers::new());
+    ) -> Result<Responses, Fault> {
+        if query.state.is_none() && query.responses.is_none() {
+            return Ok(Responses::new());
         }
-        self.answers_of_rounds(principal, query, doc)
+        self.responses_of_rounds(principal, query, doc)
     }
 
-    /// The client's responses in a request that continues a call.
+    /// Returns the client's responses in a request that continues a call.
     #[cold]
     #[inline(never)]
-    fn answers_of_rounds(&self, principal: Option<&str>, query: &Query, doc: &Doc) -> Result<Answers, Fault> {
-        let mut answers = match query.state.and_then(|node| doc.at(node).as_str()) {
-            None => Answers::new(),
+    fn responses_of_rounds(
+        &self,
+        principal: Option<&str>,
+        query: &Query,
+        doc: &Doc,
+    ) -> Result<Responses, Fault> {
+        let mut responses = match query.state.and_then(|node| doc.at(node).as_str()) {
+            None => Responses::new(),
             Some(state) => {
                 let principal = principal.unwrap_or_default();
                 // Without a sealer this process has issued no state.
@@ -264,26 +281,26 @@ impl Core {
                 sealer.open(principal, request(query, doc), state).ok_or(Fault::ForeignState)?
             }
         };
-        for (key, value) in query.answers.map(|node| doc.at(node)).into_iter().flat_map(Value::members) {
+        for (key, value) in query.responses.map(|node| doc.at(node)).into_iter().flat_map(Value::members) {
             // Only a sealed state may contain a note.
             if key == request_state::NOTE {
                 continue;
             }
-            if !answers.iter().any(|(known, _)| known == key) {
-                answers.push((key.to_owned(), answer_of(Ok(value))));
+            if !responses.iter().any(|(known, _)| known == key) {
+                responses.push((key.to_owned(), client_response(Ok(value))));
             }
         }
-        Ok(answers)
+        Ok(responses)
     }
 }
 
-/// The request that a state is bound to.
+/// Returns the request that a state is bound to.
 fn request<'d>(query: &Query, doc: &'d Doc) -> request_state::BoundRequest<'d> {
     let method = match query.operation {
         Operation::CallTool { .. } => "tool",
         Operation::ReadResource { .. } => "resource",
         Operation::GetPrompt { .. } => "prompt",
-        _ => "",
+        _ => doc.root().get("method").and_then(Value::as_str).unwrap_or_default(),
     };
     (method, query.params.map(|node| doc.at(node)))
 }

@@ -22,8 +22,8 @@ const QUIET: u32 = 40;
 pub(crate) struct Watchdog {
     armed: AtomicBool,
     terminated: Arc<AtomicBool>,
-    /// While set, a signal has its default effect.
-    at_once: Arc<AtomicBool>,
+    /// Set while a signal has its default effect.
+    default: Arc<AtomicBool>,
     waker: Waker,
 }
 
@@ -31,8 +31,8 @@ impl Watchdog {
     /// # Errors
     /// The operating system has no socket pair left.
     pub(crate) fn new() -> io::Result<Watchdog> {
-        let (armed, terminated, at_once) = (AtomicBool::new(false), Arc::default(), Arc::default());
-        Ok(Watchdog { armed, terminated, at_once, waker: Waker::new()? })
+        let (armed, terminated, default) = (AtomicBool::new(false), Arc::default(), Arc::default());
+        Ok(Watchdog { armed, terminated, default, waker: Waker::new()? })
     }
 
     /// Starts the periodic checks.
@@ -52,13 +52,14 @@ impl Watchdog {
     /// # Errors
     /// The handlers cannot be installed.
     pub(crate) fn catch_signals(&self) -> io::Result<Signals> {
-        self.waker.catch_signals(&self.terminated, &self.at_once)
+        self.waker.catch_signals(&self.terminated, &self.default)
     }
 
-    /// Lets the next signal end the process at once. Not done before the first signal, because a
-    /// signal to a process group can arrive twice, directly and through a wrapper.
-    pub(crate) fn let_signals_kill(&self) {
-        self.at_once.store(true, Ordering::Release);
+    /// Restores the default effect of signals: the next one ends the process at once. Not called at
+    /// the first signal, because a signal to a process group can arrive twice, directly and through
+    /// a wrapper.
+    pub(crate) fn restore_default_signals(&self) {
+        self.default.store(true, Ordering::Release);
     }
 
     /// Returns whether SIGTERM or SIGINT arrived.
@@ -85,7 +86,8 @@ impl Watchdog {
             if sleeping {
                 self.armed.store(false, Ordering::Release);
             }
-            // One more wait with a timeout after disarming, for a call that was armed in between.
+            // One more wait with a timeout after disarming, for a call that armed the watchdog in
+            // between.
             let time = (!sleeping || quiet == QUIET).then_some(TICK);
             match &mut exits {
                 None => _ = self.waker.wait(time, None),
@@ -109,12 +111,12 @@ impl Watchdog {
 
 /// Installed signal handlers. Dropping this restores the default effect of the signals.
 pub(crate) struct Signals {
-    at_once: Arc<AtomicBool>,
+    default: Arc<AtomicBool>,
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        self.at_once.store(true, Ordering::Release);
+        self.default.store(true, Ordering::Release);
     }
 }
 
@@ -157,14 +159,14 @@ impl Waker {
         ended && event.is_some()
     }
 
-    fn catch_signals(&self, terminated: &Arc<AtomicBool>, at_once: &Arc<AtomicBool>) -> io::Result<Signals> {
+    fn catch_signals(&self, terminated: &Arc<AtomicBool>, default: &Arc<AtomicBool>) -> io::Result<Signals> {
         use signal_hook::consts::{SIGINT, SIGTERM};
         for signal in [SIGTERM, SIGINT] {
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(at_once))?;
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(default))?;
             signal_hook::flag::register(signal, Arc::clone(terminated))?;
             signal_hook::low_level::pipe::register(signal, self.write.try_clone()?)?;
         }
-        Ok(Signals { at_once: Arc::clone(at_once) })
+        Ok(Signals { default: Arc::clone(default) })
     }
 }
 
@@ -189,7 +191,7 @@ impl Waker {
     fn wait(&self, time: Option<Duration>, _event: Option<&Descriptor>) -> bool {
         let mut woken = crate::sync::lock(&self.woken);
         if !*woken {
-            // Without a timeout a day: a spurious wake-up costs nothing.
+            // Without a timeout it waits for a day: a spurious wake-up is harmless.
             let time = time.unwrap_or(Duration::from_secs(86_400));
             woken = crate::sync::wait_for(&self.changed, woken, time);
         }
@@ -197,7 +199,7 @@ impl Waker {
         false
     }
 
-    fn catch_signals(&self, _: &Arc<AtomicBool>, at_once: &Arc<AtomicBool>) -> io::Result<Signals> {
-        Ok(Signals { at_once: Arc::clone(at_once) })
+    fn catch_signals(&self, _: &Arc<AtomicBool>, default: &Arc<AtomicBool>) -> io::Result<Signals> {
+        Ok(Signals { default: Arc::clone(default) })
     }
 }

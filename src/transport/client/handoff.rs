@@ -1,23 +1,25 @@
 //! Leader/follower hand-off of the frame source between the reader thread and callers.
 //!
-//! A response that one thread reads for another costs a context switch, as much as the rest of a
-//! short call. With one call in flight, the calling thread therefore reads its own response.
+//! If one thread reads a response for another thread, a context switch follows, which takes as long
+//! as the rest of a short call. With one call in flight, the calling thread therefore reads its own
+//! response.
 //!
 //! # Protocol
 //! - The reader thread owns the source at first, and always if its reads cannot be interrupted.
-//! - After it has read a response and no other caller waits, it lends the source. The next caller
-//!   that waits takes the source, reads until its response is there, and returns it.
-//! - The reader thread is woken if others wait by then, if the input has ended, and by a caller
-//!   that waits without reading. Otherwise it takes over after no caller has read for [`PAUSE`].
-//!   So a notification right after a call is read with a delay of up to twice that time.
+//! - When the reader thread has read a response and no other caller waits, it lends the source. The
+//!   next caller that waits takes the source, reads until its response has arrived, and returns it.
+//! - On return, the caller wakes the reader thread if other callers wait or if the input has ended.
+//!   A caller that waits without reading wakes it as well. Otherwise the reader thread reads again
+//!   after no caller has read for [`PAUSE`], so a notification right after a call is read with a
+//!   delay of up to twice that time.
 //!
 //! # Invariants
 //! - The source has one owner: the reader thread, a caller, or [`Handoff`].
 //! - Returning the source and checking for waiters happen under one lock, so a thread that starts
 //!   waiting later finds it.
 //! - While the lock is held, no other lock is taken and no frame is read.
-//! - Callers do not report the end of the input: finding its reason may take longer than their
-//!   deadline.
+//! - Only the reader thread reports the end of the input: finding the reason may take longer than
+//!   the deadline of a caller.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::ThreadId;
@@ -27,81 +29,83 @@ use super::{MessageHandler, WakeUp};
 use crate::sync::lock;
 use crate::transport::framing::{FrameSource, Input};
 
-/// Time that the source is left to callers before the reader thread takes over.
+/// Time without a read by callers after which the reader thread reads again.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Upper bound of a wait that a notification ends.
+/// Timeout of a wait that normally ends with a wake-up.
 const LONG: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
 pub(super) struct Handoff {
     state: Mutex<State>,
-    /// The reader thread waits here while a caller reads.
-    called: Condvar,
+    /// Wakes the reader thread, which waits while the source is lent.
+    reader: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Set while no thread reads.
+    /// The source, while it is lent and no caller reads.
     source: Option<Box<dyn FrameSource>>,
     /// The caller that reads.
     caller: Option<ThreadId>,
-    /// The reader thread takes the source next.
-    wanted: bool,
-    /// The reader thread waits for a notification instead of [`PAUSE`].
-    asleep: bool,
+    /// The next owner of the source must be the reader thread.
+    reader_wanted: bool,
+    /// The reader thread waits for a wake-up instead of for [`PAUSE`].
+    needs_wake_up: bool,
     /// Number of times that a caller has read and returned the source. Callers that found their
     /// outcome without reading do not count.
-    turns: u64,
+    loans: u64,
 }
 
 impl Handoff {
-    /// Lends the source to callers and returns it when the reader thread must read again. The
-    /// waiter is woken in between and finds the source here.
+    /// Lends the source to callers, wakes `waiter`, and returns the source when the
+    /// reader thread must read again.
     pub(super) fn lend(
         &self,
         source: Box<dyn FrameSource>,
-        sink: &dyn MessageHandler,
-        answered: WakeUp,
+        handler: &dyn MessageHandler,
+        waiter: WakeUp,
     ) -> Box<dyn FrameSource> {
         let mut state = lock(&self.state);
         state.source = Some(source);
-        state.wanted |= sink.waiting();
+        state.reader_wanted |= handler.waiting();
         drop(state);
-        drop(answered);
+        drop(waiter);
         let mut state = lock(&self.state);
-        let mut untouched = false;
+        let mut idle = false;
         loop {
-            if state.wanted || untouched {
+            if state.reader_wanted || idle {
                 if let Some(source) = state.source.take() {
-                    (state.wanted, state.asleep) = (false, false);
+                    (state.reader_wanted, state.needs_wake_up) = (false, false);
                     return source;
                 }
             }
-            state.asleep = untouched;
-            let (seen, pause) = (state.turns, if untouched { LONG } else { PAUSE });
-            let (now, slept) = self.called.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner);
-            state = now;
-            untouched = slept.timed_out() && state.turns == seen;
+            // If `idle` is set here, a caller reads and has not returned the source for a while.
+            state.needs_wake_up = idle;
+            let (loans, pause) = (state.loans, if idle { LONG } else { PAUSE });
+            let (after, wait) =
+                self.reader.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner);
+            state = after;
+            idle = wait.timed_out() && state.loans == loans;
         }
     }
 
-    /// Reads on a calling thread as long as `turn` returns a time, if no other thread reads.
-    pub(super) fn read(&self, sink: &dyn MessageHandler, turn: &mut dyn FnMut() -> Option<Instant>) {
+    /// Implements [`super::Transport::read_on_caller`].
+    pub(super) fn read(&self, handler: &dyn MessageHandler, next: &mut dyn FnMut() -> Option<Instant>) {
         let mut state = lock(&self.state);
-        let lent = if state.wanted { None } else { state.source.take() };
-        let Some(source) = lent else { return };
+        let Some(source) = (if state.reader_wanted { None } else { state.source.take() }) else { return };
         state.caller = Some(std::thread::current().id());
         drop(state);
-        let mut loan = Loan { turns: self, sink, source: Some(source), read: false, ended: false };
-        while let Some(by) = turn() {
+        let mut loan =
+            SourceGuard { handoff: self, handler, source: Some(source), has_read: false, ended: false };
+        while let Some(deadline) = next() {
             let Some(source) = &mut loan.source else { return };
-            loan.read = true;
-            match source.next_by(by) {
-                Some(Input::Frame(frame)) => drop(sink.frame(frame)),
-                Some(Input::Large(frame)) => drop(sink.large(frame)),
-                Some(Input::TooLong { head, tail }) => sink.oversized(head, tail),
+            loan.has_read = true;
+            match source.next_by(deadline) {
+                Some(Input::Frame(frame)) => drop(handler.frame(frame)),
+                Some(Input::Large(frame)) => drop(handler.large(frame)),
+                Some(Input::TooLong { head, tail }) => handler.oversized(head, tail),
                 Some(Input::End | Input::Failed(_)) => {
-                    // The reader thread reads the same end.
+                    // The reader thread reads the end again and reports it.
                     loan.ended = true;
                     return;
                 }
@@ -110,20 +114,20 @@ impl Handoff {
         }
     }
 
-    /// A thread waits without reading: the reader thread must read.
-    pub(super) fn attend(&self) {
+    /// Implements [`super::Transport::resume_reader`].
+    pub(super) fn resume_reader(&self) {
         let mut state = lock(&self.state);
-        if state.source.is_some() && !state.wanted {
-            state.wanted = true;
-            self.called.notify_one();
+        if state.source.is_some() && !state.reader_wanted {
+            state.reader_wanted = true;
+            self.reader.notify_one();
         }
     }
 
-    /// Gives the source to the reader thread for good.
+    /// Returns the source to the reader thread, which then reads until the end of the input.
     pub(super) fn end(&self) {
         let mut state = lock(&self.state);
-        state.wanted = true;
-        self.called.notify_one();
+        state.reader_wanted = true;
+        self.reader.notify_one();
     }
 
     /// Returns the caller that reads.
@@ -132,24 +136,25 @@ impl Handoff {
     }
 }
 
-/// The source while a caller reads. Returns it when dropped.
-struct Loan<'t> {
-    turns: &'t Handoff,
-    sink: &'t dyn MessageHandler,
+/// Source that a caller reads. The drop returns the source to the hand-off.
+struct SourceGuard<'h> {
+    handoff: &'h Handoff,
+    handler: &'h dyn MessageHandler,
     source: Option<Box<dyn FrameSource>>,
-    /// The caller has read.
-    read: bool,
+    /// The caller has called [`FrameSource::next_by`].
+    has_read: bool,
+    /// The input has ended.
     ended: bool,
 }
 
-impl Drop for Loan<'_> {
+impl Drop for SourceGuard<'_> {
     fn drop(&mut self) {
-        let mut state = lock(&self.turns.state);
+        let mut state = lock(&self.handoff.state);
         (state.source, state.caller) = (self.source.take(), None);
-        state.turns += u64::from(self.read);
-        state.wanted |= self.ended || self.sink.waiting();
-        if state.wanted || state.asleep {
-            self.turns.called.notify_one();
+        state.loans += u64::from(self.has_read);
+        state.reader_wanted |= self.ended || self.handler.waiting();
+        if state.reader_wanted || state.needs_wake_up {
+            self.handoff.reader.notify_one();
         }
     }
 }

@@ -6,15 +6,16 @@
 //! # Threads
 //!
 //! A transport over streams (a child, a link) has one thread that reads and calls the handler;
-//! [`Transport::send`] only writes. Over a child that thread lends its place to a caller that waits
-//! alone ([`Transport::read_here`]). A transport over HTTP has no such thread: with
-//! [`Wait::Blocking`] the calling thread performs the exchange inside `send`, with [`Wait::Queued`]
-//! a thread of a bounded pool does.
+//! [`Transport::send`] only writes. Over a child, a caller that waits alone reads instead of the
+//! reader thread ([`Transport::read_on_caller`]). A transport over HTTP has no reader thread: with
+//! [`SendMode::Blocking`] the calling thread performs the exchange inside `send`, with
+//! [`SendMode::Queued`] a thread of a bounded pool does.
 //!
 //! # Order of calls
 //!
-//! [`Transport::start`] once; then `send`, `abandon` and `settled` from any thread;
-//! [`Transport::close`] once, after which every `send` fails with [`Failure::Closed`].
+//! 1. [`Transport::start`], once.
+//! 2. `send`, `abandon` and `on_negotiated`, from any thread.
+//! 3. [`Transport::close`], once. Every later `send` fails with [`Failure::Closed`].
 //!
 //! A handler may be called from any thread. It never blocks for longer than a short lock, never
 //! calls user code, and never calls a method of the transport that may block.
@@ -23,80 +24,83 @@
 //! - A request that was sent ends exactly once: with a response, [`MessageHandler::fail`],
 //!   [`MessageHandler::end`], or an error from `send`. A transport may report more than one; the
 //!   handler uses the first.
-//! - No `send` takes longer than [`Outgoing::deadline`] plus, with [`Wait::Blocking`], the time
-//!   that [`MessageHandler::deadline`] grants.
+//! - `send` returns by [`Outgoing::deadline`]; with [`SendMode::Blocking`], by the later deadline
+//!   that [`MessageHandler::deadline`] returns.
 
 #![cfg_attr(
     not(feature = "http-client"),
     allow(dead_code, reason = "only HTTP has statuses, sessions and headers")
 )]
 
-#[cfg(unix)]
 mod child;
-mod child_settings;
-#[cfg(unix)]
-mod child_stdin;
 mod handoff;
 pub(super) mod stream;
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::error::challenge::{Challenge, Unauthorized};
 use crate::error::{Error, ErrorKind};
 
-#[cfg(unix)]
-pub(crate) use child::ChildConnector;
-pub(crate) use child_settings::ChildSettings;
-pub use child_settings::Stderr;
+pub use child::Stderr;
+pub(crate) use child::{ChildConnector, ChildSettings, tagged};
 pub(crate) use stream::StreamTransport;
 
 /// Sends messages to one server.
 pub(crate) trait Transport: Send + Sync {
     /// Returns the properties of this transport.
-    fn traits(&self) -> Traits;
+    fn properties(&self) -> Properties;
 
-    /// Starts delivery to the handler, which the transport holds until it is closed.
+    /// Starts the delivery of messages to the handler. The transport owns the handler until it is
+    /// closed.
     ///
     /// # Errors
     /// A thread cannot start.
-    fn start(&self, sink: Arc<dyn MessageHandler>) -> Result<(), Error>;
+    fn start(&self, handler: Arc<dyn MessageHandler>) -> Result<(), Error>;
 
     /// Sends one message.
     ///
     /// # Errors
-    /// The message was not sent, or its exchange failed (with [`Wait::Blocking`]). This ends the
-    /// request.
-    fn send(&self, message: &Outgoing<'_>, drive: Wait<'_>) -> Result<(), Failure>;
+    /// The message was not sent or, with [`SendMode::Blocking`], its exchange failed. The error
+    /// ends the request.
+    fn send(&self, message: &Outgoing<'_>, mode: SendMode<'_>) -> Result<(), Failure>;
 
-    /// The response to this request is no longer wanted. A transport with
-    /// [`Traits::closing_cancels`] closes the stream of the request; others do nothing.
+    /// Reports that the response to this request is no longer needed. A transport with
+    /// [`Properties::closing_cancels`] closes the stream of the request; others do nothing.
     fn abandon(&self, id: u64);
 
-    /// The era is known. A transport that keeps a stream open for a session opens it now.
-    fn settled(&self, settled: &Settled);
+    /// Reports the result of the negotiation. A transport that keeps a stream open for a session
+    /// opens it now.
+    fn on_negotiated(&self, era: &NegotiatedEra);
 
-    /// Reads on this thread and calls the handler, as long as `turn` returns a deadline of the next
-    /// read. Calls `turn` again after each message, at that deadline, and after
-    /// [`Transport::look`]. Does nothing if another thread reads.
-    fn read_here(&self, _sink: &dyn MessageHandler, _turn: &mut dyn FnMut() -> Option<Instant>) {}
+    /// Reads on the calling thread and calls the handler, until `next` returns `None` instead of
+    /// the deadline of the next read. `next` is called before the first read, after each message,
+    /// at the deadline, and after [`Transport::interrupt_caller`]. Does nothing if another thread
+    /// reads.
+    fn read_on_caller(&self, _handler: &dyn MessageHandler, _next: &mut dyn FnMut() -> Option<Instant>) {}
 
-    /// A thread waits without reading: the reader thread must take over from callers.
-    fn attend(&self) {}
+    /// Makes the reader thread read again instead of callers. Required when a thread waits for a
+    /// message without reading.
+    fn resume_reader(&self) {}
 
-    /// Interrupts the thread in [`Transport::read_here`], so that it checks its condition again.
-    fn look(&self) {}
+    /// Interrupts the read of the thread in [`Transport::read_on_caller`], so that it calls `next`
+    /// again.
+    fn interrupt_caller(&self) {}
 
-    /// Returns the last output of the peer outside the protocol, such as the end of a child's
-    /// stderr.
-    fn aside(&self) -> Option<String> {
+    /// Returns the end of the stderr of a child process, if it is captured.
+    fn stderr_tail(&self) -> Option<String> {
         None
     }
 
-    /// Returns whether the peer has read any byte, after the connection has ended; `true` if
-    /// unknown.
-    fn heard(&self) -> bool {
+    /// Returns whether the peer has read at least one byte; `true` if unknown. Call it only after
+    /// the connection has ended.
+    fn peer_has_read(&self) -> bool {
         true
     }
+
+    /// Kills the process of the peer, if this transport started one, and does not wait. May be
+    /// called while [`Transport::close`] waits.
+    fn kill(&self) {}
 
     /// Flushes and ends the connection with all its threads, processes and sockets by about
     /// `deadline`. Calls [`MessageHandler::end`] unless it was called.
@@ -105,32 +109,32 @@ pub(crate) trait Transport: Send + Sync {
 
 /// Properties of a transport.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Traits {
-    /// Messages have headers: [`Outgoing::headers`] is used.
+pub(crate) struct Properties {
+    /// The transport sends [`Outgoing::headers`].
     pub headers: bool,
-    /// Closing the stream of a request cancels it, in an era without a message for that: the peer
-    /// notices [`Transport::abandon`] (2026-07-28 basic/patterns/cancellation).
+    /// [`Transport::abandon`] closes the stream of the request. In the modern era this cancels the
+    /// request without a message (2026-07-28 basic/patterns/cancellation).
     pub closing_cancels: bool,
-    /// No response to the first probe means a server of the older era, not a slow network
+    /// A timeout of the first probe means a server of the older era, not a slow network
     /// (2026-07-28 basic/transports/stdio).
-    pub silence_is_legacy: bool,
-    /// [`Transport::send`] with [`Wait::Blocking`] returns only after the request has ended.
-    pub drives_here: bool,
+    pub timeout_is_legacy: bool,
+    /// [`Transport::send`] with [`SendMode::Blocking`] returns only after the request has ended.
+    pub exchange_in_send: bool,
 }
 
 /// One message to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'a> {
-    /// The message with its newline, which contains no other.
+    /// The message, with a newline at its end only.
     pub frame: &'a [u8],
-    /// Its kind.
+    /// Kind of the message.
     pub kind: Kind,
-    /// Its relation to a session of the transport.
+    /// Relation to the session of the transport.
     pub session: Session,
-    /// Names and encoded values; empty unless [`Traits::headers`].
+    /// Names and encoded values; empty unless [`Properties::headers`].
     pub headers: &'a [(String, String)],
-    /// Deadline of the sender. For a request the handler may grant more time later, see
-    /// [`MessageHandler::deadline`]. A message that was sent is not withdrawn.
+    /// Deadline of the sender. [`MessageHandler::deadline`] may extend it for a request. A message
+    /// that was sent is not withdrawn at the deadline.
     pub deadline: Instant,
 }
 
@@ -139,86 +143,93 @@ pub(crate) struct Outgoing<'a> {
 pub(crate) enum Kind {
     /// Expects one response.
     Request(u64),
-    /// A request that stays open for notifications: it has no deadline after it was sent.
+    /// A request that stays open for notifications. It has no deadline after it was sent.
     Stream(u64),
     /// Expects no response.
     Notification,
-    /// Responds to a request of the server.
-    Answer,
+    /// Response to a request of the server.
+    Response,
 }
 
 /// Relation of a message to a session of the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Session {
-    /// None: no session id is sent, and none is kept from the response.
+    /// The message contains no session id, and a session id in the response is ignored.
     None,
-    /// The message opens a session: no id is sent, and the id in the response is kept.
+    /// The message opens a session. It contains no session id; the transport stores the id of the
+    /// response.
     Opens,
-    /// The message belongs to the open session, if the server gave an id.
+    /// The message contains the id of the open session, if the server sent one.
     Within,
 }
 
-/// Thread that performs the exchange.
-pub(crate) enum Wait<'a> {
-    /// The calling thread, which waits for the end of the request anyway. The transport calls the
-    /// closure on this thread after each delivery to the handler, and about every second while no
-    /// message arrives. `false` ends the exchange.
+/// Thread that performs the exchange of a message.
+pub(crate) enum SendMode<'a> {
+    /// The calling thread, which waits for the end of the request. The transport calls the closure
+    /// on this thread after each delivery to the handler, and about every second while no message
+    /// arrives. If the closure returns `false`, the exchange ends.
     Blocking(&'a mut dyn FnMut() -> bool),
-    /// Another thread: `send` returns after the message is queued or sent. With a deadline in the
-    /// past it never blocks: the message is queued or fails with [`Failure::Busy`].
+    /// Another thread. `send` returns after the message is queued or sent. With a deadline in the
+    /// past `send` never blocks: it queues the message or fails with [`Failure::Busy`].
     Queued,
 }
 
 /// Result of the negotiation.
 #[derive(Clone, Debug)]
-pub(crate) struct Settled {
+pub(crate) struct NegotiatedEra {
     /// The era has sessions: the server may send requests and notifications at any time, and the
-    /// session is ended explicitly.
+    /// client ends the session explicitly.
     pub session: bool,
     /// Headers of every message of the session, as in [`Outgoing::headers`].
     pub headers: Vec<(String, String)>,
 }
 
-/// Receives messages of the server. The client implements it.
+/// Handler of the messages of a server. The client implements it.
 pub(crate) trait MessageHandler: Send + Sync {
-    /// Handles one message. Returns the request it responds to: the stream of that request ends.
-    fn frame(&self, frame: &[u8]) -> Option<Answered>;
+    /// Handles one message. Returns the request that the message completes; the transport ends the
+    /// stream of that request.
+    fn frame(&self, frame: &[u8]) -> Option<Completed>;
 
-    /// Handles one large message. The handler may take the buffer and leave another, which the
-    /// transport reuses.
-    fn large(&self, frame: &mut Vec<u8>) -> Option<Answered> {
+    /// Handles one large message. The handler may take the buffer and replace it by another one,
+    /// which the transport reuses.
+    fn large(&self, frame: &mut Vec<u8>) -> Option<Completed> {
         self.frame(frame)
     }
 
     /// Returns whether any thread waits for a response. Takes no lock.
     fn waiting(&self) -> bool;
 
-    /// Handles a message beyond the frame limit by its beginning and its end. A response ends its
-    /// call.
+    /// Handles a message beyond the frame limit. `head` and `tail` are its first and last bytes. If
+    /// it is a response, its call fails.
     fn oversized(&self, head: &[u8], tail: &[u8]);
 
-    /// One request has ended without a response.
+    /// Ends one request without a response.
     fn fail(&self, id: u64, failure: Failure);
 
-    /// The connection has ended, and every request with it.
+    /// Ends all requests, because the connection has ended.
     fn end(&self, failure: Failure);
 
-    /// Returns the deadline of this request; `None` after it has ended. The deadline moves while
-    /// the user is asked and when progress is reported, so call this again.
+    /// Returns the deadline of this request; `None` after the request has ended. The deadline moves
+    /// while the user is asked and when progress is reported: call this before each wait.
     fn deadline(&self, id: u64) -> Option<Instant>;
+
+    /// Reports that asking the user begins or ends. The time in between does not count against
+    /// deadlines.
+    #[cfg(feature = "oauth")]
+    fn ask_user(&self, _begins: bool) {}
 }
 
-/// A request that a message responds to.
-pub(crate) struct Answered {
-    /// Its id.
+/// A request that a response has completed.
+pub(crate) struct Completed {
+    /// Id of the request.
     pub id: u64,
-    /// The waiter to wake, unless it is not blocked.
+    /// Wake-up of the waiter, if it is blocked or has a callback.
     pub waking: Option<WakeUp>,
 }
 
 /// Wakes a waiter when dropped, so that the reader can act before the waiter runs.
 pub(crate) struct WakeUp {
-    pub who: Arc<dyn Wake>,
+    pub waiter: Arc<dyn Wake>,
 }
 
 /// A waiter that can be woken.
@@ -226,36 +237,40 @@ pub(crate) trait Wake {
     /// Wakes all waiting threads and calls the registered callback.
     fn wake(&self);
 
-    /// Returns whether a thread is blocked here.
-    fn sleeps(&self) -> bool;
+    /// Returns whether a thread is blocked on this waiter.
+    fn is_blocked(&self) -> bool;
 }
 
 impl Drop for WakeUp {
     fn drop(&mut self) {
-        self.who.wake();
+        self.waiter.wake();
     }
 }
 
 /// Reason why a request has no response.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// The connection is closed. The message names the side, and may quote the last output.
+    /// The connection is closed. The message names the side that closed it.
     Closed(String),
-    /// Not sent, or no response, before the deadline.
+    /// The request was not sent, or no response arrived, before the deadline.
     Timeout,
     /// Too many calls in flight.
     Busy(String),
     /// Reading, writing or connecting failed.
     Io(String),
-    /// Rejected with an HTTP status and without a JSON-RPC response. The message quotes the body or
-    /// the `WWW-Authenticate` header, shortened.
+    /// The server rejected the request with an HTTP status and without a JSON-RPC response. The
+    /// message quotes the start of the body or of the `WWW-Authenticate` header.
     Refused {
-        /// The status.
+        /// HTTP status.
         status: u16,
-        /// A sentence for the user.
+        /// Message of the error.
         message: String,
+        /// Challenge in the `WWW-Authenticate` header.
+        challenge: Option<Challenge>,
     },
-    /// The server does not know the session and has not acted on the message.
+    /// The request was not sent, because its credentials could not be obtained.
+    Unauthorized(Unauthorized),
+    /// The server has no such session and has not acted on the message.
     SessionLost,
     /// The stream ended before the response and cannot be resumed. The server may have acted on the
     /// request.
@@ -269,7 +284,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// A response of more than `limit` bytes.
+    /// Failure of a response that exceeds `limit` bytes.
     pub(crate) fn too_long(limit: usize) -> Failure {
         Failure::TooLarge(format!("the response is longer than {limit} bytes, see `Limits::frame_bytes`"))
     }
@@ -282,28 +297,32 @@ impl Failure {
             Failure::Busy(why) => (ErrorKind::Busy, why.as_str()),
             Failure::Io(why) => (ErrorKind::Io, why.as_str()),
             Failure::Refused { message, .. } => (ErrorKind::Refused, message.as_str()),
-            Failure::SessionLost => (ErrorKind::SessionLost, "the server no longer knows the session"),
+            Failure::SessionLost => (ErrorKind::SessionLost, "the session has ended at the server"),
             Failure::Interrupted(why) => (ErrorKind::Io, why.as_str()),
             Failure::Misbehaved(why) => (ErrorKind::PeerMisbehaved, why.as_str()),
             Failure::TooLarge(why) => (ErrorKind::Limit, why.as_str()),
             Failure::Cancelled => (ErrorKind::Cancelled, "the call was cancelled"),
+            Failure::Unauthorized(error) => return error.to_error(),
         };
         let error = Error::new(kind, message);
         match self {
-            Failure::Refused { status, .. } => error.with_code(i32::from(*status), None),
+            Failure::Refused { status, challenge, .. } => {
+                error.with_code(i32::from(*status), None).with_challenge(challenge.clone())
+            }
             _ => error,
         }
     }
 }
 
-/// Connects to one server, and again if the server exits on the probe.
+/// Connects to one server. The client connects again if the server exits on the probe.
 pub(crate) trait Connector: Send {
-    /// A new connection, not started.
+    /// Returns a new transport that is not started.
     ///
     /// # Errors
-    /// The connection cannot be established: no such program, an invalid URL.
+    /// The connection cannot be established, for example because the program does not exist or the
+    /// URL is invalid.
     fn dial(&mut self) -> Result<Arc<dyn Transport>, Error>;
 
     /// Returns whether [`Connector::dial`] can be called again.
-    fn again(&self) -> bool;
+    fn can_reconnect(&self) -> bool;
 }

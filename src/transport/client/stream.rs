@@ -8,25 +8,24 @@
 //! ends the input. Callers may read in its place (`handoff.rs`). A link over blocking streams has a
 //! second thread, which writes.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
 use super::handoff::Handoff;
-use super::{Failure, MessageHandler, Outgoing, Settled, Traits, Transport, Wait};
-use crate::sync::{Condition, lock};
+use super::{Failure, MessageHandler, NegotiatedEra, Outgoing, Properties, SendMode, Transport};
+use crate::sync::{Condition, lock, wait_for};
 use crate::transport::framing::{FrameSource, Input, Link, ReplySink};
-use crate::transport::tap;
 
-/// Stack of the reader thread: parsing does not recurse, and no user code runs on it.
+/// Stack size of the reader thread. Parsing does not recurse, and no user code runs on this thread.
 const READER_STACK: usize = 128 << 10;
 
-/// Time that a failed sender waits for the reason from the reader thread.
-const REASON: Duration = Duration::from_millis(1500);
+/// Time that a failed sender waits until the reader thread reports the reason.
+const REASON_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Writes frames of any thread, each until its own deadline.
+/// Writer for the frames of any thread, with a deadline for each frame.
 pub(crate) trait FrameWriter: Send + Sync {
     /// Sends one whole frame, or queues it after earlier ones. Blocks until `deadline` at most.
     fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure>;
@@ -35,27 +34,30 @@ pub(crate) trait FrameWriter: Send + Sync {
     fn close(&self, deadline: Instant);
 }
 
-/// Owner of the streams: a process, or nothing.
+/// Process at the other end of the streams. [`LinkGuard`] implements it for links, which have none.
 pub(super) trait ProcessGuard: Send + Sync {
-    /// Returns the reason of the end of the input. Called once, on the reader thread; may block for
-    /// a short time.
-    fn last_words(&self) -> String;
+    /// Returns why the input has ended. Called once, on the reader thread; may block for a short
+    /// time.
+    fn end_reason(&self) -> String;
 
-    /// Returns output outside the protocol.
-    fn aside(&self) -> Option<String>;
+    /// See [`Transport::stderr_tail`].
+    fn stderr_tail(&self) -> Option<String>;
 
-    /// Returns whether the peer has read any byte, after it ended; `true` if unknown.
-    fn heard(&self) -> bool {
+    /// See [`Transport::peer_has_read`].
+    fn peer_has_read(&self) -> bool {
         true
     }
 
-    /// Interrupts a caller that reads.
-    fn look(&self) {}
+    /// See [`Transport::interrupt_caller`].
+    fn interrupt_caller(&self) {}
 
-    /// Ends the owner. Returns whether the reader thread will end, so that it can be joined.
+    /// See [`Transport::kill`].
+    fn kill(&self) {}
+
+    /// Ends the process. Returns whether the reader thread ends as well and can be joined.
     fn end(&self) -> bool;
 
-    /// Called after the reader thread has ended.
+    /// Runs after the reader thread has ended.
     fn reader_ended(&self) {}
 }
 
@@ -65,42 +67,45 @@ pub(crate) struct StreamTransport {
     writer: Arc<dyn FrameWriter>,
     guard: Arc<dyn ProcessGuard>,
     running: Mutex<Option<Running>>,
-    over: Arc<Over>,
+    end: Arc<EndReason>,
     handoff: Arc<Handoff>,
 }
 
-/// Reason of the end, once it is known.
+/// Reason why the connection has ended.
 #[derive(Default)]
-struct Over {
-    why: Mutex<Option<Failure>>,
-    known: Condvar,
+struct EndReason {
+    /// `None` while the connection is open.
+    reason: Mutex<Option<Failure>>,
+    is_set: Condvar,
 }
 
-impl Over {
-    fn set(&self, why: Failure) -> Failure {
-        let why = lock(&self.why).get_or_insert(why).clone();
-        self.known.notify_all();
-        why
+impl EndReason {
+    /// Stores the reason, unless there is one already. Returns the stored reason.
+    fn set(&self, reason: Failure) -> Failure {
+        let reason = lock(&self.reason).get_or_insert(reason).clone();
+        self.is_set.notify_all();
+        reason
     }
 
-    /// Returns the reason of the end. A write fails before the reader thread finds the reason, so a
-    /// short wait gives a better error message.
-    fn reason(&self, otherwise: Failure, deadline: Instant) -> Failure {
-        let deadline = deadline.min(Instant::now() + REASON);
-        let mut why = lock(&self.why);
+    /// Waits for the reason of the end. A write fails before the reader thread finds the reason, so
+    /// a short wait gives a better error message. Returns `otherwise` if no reason is found.
+    fn wait(&self, otherwise: Failure, deadline: Instant) -> Failure {
+        let deadline = deadline.min(Instant::now() + REASON_TIMEOUT);
+        let mut reason = lock(&self.reason);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            match &*why {
-                Some(why) => return why.clone(),
+            match &*reason {
+                Some(reason) => return reason.clone(),
                 None if left.is_zero() => return otherwise,
-                None => why = self.known.wait_timeout(why, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => reason = wait_for(&self.is_set, reason, left),
             }
         }
     }
 }
 
+/// State of a started transport.
 struct Running {
-    sink: Arc<dyn MessageHandler>,
+    handler: Arc<dyn MessageHandler>,
     reader: JoinHandle<()>,
 }
 
@@ -110,37 +115,34 @@ impl StreamTransport {
         writer: Arc<dyn FrameWriter>,
         guard: Arc<dyn ProcessGuard>,
     ) -> StreamTransport {
-        let (source, writer) = match tap::current() {
-            Some(tap) => (tap.source(source), tap.writer(writer)),
-            None => (source, writer),
-        };
         StreamTransport {
             source: Mutex::new(Some(source)),
             writer,
             guard,
             running: Mutex::new(None),
-            over: Arc::default(),
+            end: Arc::default(),
             handoff: Arc::default(),
         }
     }
 
-    /// Transport over a link.
+    /// Creates a transport over a link.
     pub(crate) fn over(link: Link) -> StreamTransport {
-        let writer = Arc::clone(&link.sink).feed();
+        let writer = Arc::clone(&link.sink).frame_writer();
         let writer = writer.unwrap_or_else(|| Arc::new(ThreadWriter::new(link.sink)));
         StreamTransport::new(link.source, writer, Arc::new(LinkGuard))
     }
 }
 
 impl Transport for StreamTransport {
-    fn traits(&self) -> Traits {
-        Traits { silence_is_legacy: true, ..Traits::default() }
+    fn properties(&self) -> Properties {
+        Properties { timeout_is_legacy: true, ..Properties::default() }
     }
 
-    fn start(&self, sink: Arc<dyn MessageHandler>) -> Result<(), Error> {
+    fn start(&self, handler: Arc<dyn MessageHandler>) -> Result<(), Error> {
         let Some(mut source) = lock(&self.source).take() else { return Ok(()) };
         let guard = Arc::clone(&self.guard);
-        let (handler, over, handoff) = (Arc::clone(&sink), Arc::clone(&self.over), Arc::clone(&self.handoff));
+        let (running, end, handoff) =
+            (Arc::clone(&handler), Arc::clone(&self.end), Arc::clone(&self.handoff));
         let reader = std::thread::Builder::new().name("mcp-client".into()).stack_size(READER_STACK).spawn(
             move || {
                 loop {
@@ -151,65 +153,68 @@ impl Transport for StreamTransport {
                             handler.oversized(head, tail);
                             None
                         }
-                        Input::End => return handler.end(over.set(Failure::Closed(guard.last_words()))),
-                        Input::Failed(error) => return handler.end(over.set(Failure::Io(error.to_string()))),
+                        Input::End => return handler.end(end.set(Failure::Closed(guard.end_reason()))),
+                        Input::Failed(error) => return handler.end(end.set(Failure::Io(error.to_string()))),
                     };
-                    // The thread that gets this response may read its next one itself.
-                    let waking = answered.and_then(|answered| answered.waking);
-                    if let Some(waking) = waking {
-                        if source.patient() && waking.who.sleeps() && !handler.waiting() {
+                    // The thread that waits for this response may read the next one itself.
+                    if let Some(waking) = answered.and_then(|answered| answered.waking) {
+                        if source.interruptible() && waking.waiter.is_blocked() && !handler.waiting() {
                             source = handoff.lend(source, &*handler, waking);
                         }
                     }
                 }
             },
         )?;
-        *lock(&self.running) = Some(Running { sink, reader });
+        *lock(&self.running) = Some(Running { handler: running, reader });
         Ok(())
     }
 
-    fn send(&self, message: &Outgoing<'_>, _drive: Wait<'_>) -> Result<(), Failure> {
+    fn send(&self, message: &Outgoing<'_>, _mode: SendMode<'_>) -> Result<(), Failure> {
         self.writer.send(message.frame, message.deadline).map_err(|failure| match failure {
-            Failure::Closed(_) => self.over.reason(failure, message.deadline),
+            Failure::Closed(_) => self.end.wait(failure, message.deadline),
             other => other,
         })
     }
 
     fn abandon(&self, _id: u64) {}
 
-    fn settled(&self, _settled: &Settled) {}
+    fn on_negotiated(&self, _era: &NegotiatedEra) {}
 
-    fn read_here(&self, sink: &dyn MessageHandler, turn: &mut dyn FnMut() -> Option<Instant>) {
-        self.handoff.read(sink, turn);
+    fn read_on_caller(&self, handler: &dyn MessageHandler, next: &mut dyn FnMut() -> Option<Instant>) {
+        self.handoff.read(handler, next);
     }
 
-    fn attend(&self) {
-        self.handoff.attend();
+    fn resume_reader(&self) {
+        self.handoff.resume_reader();
     }
 
-    fn look(&self) {
+    fn interrupt_caller(&self) {
         if self.handoff.caller().is_some() {
-            self.guard.look();
+            self.guard.interrupt_caller();
         }
     }
 
-    fn aside(&self) -> Option<String> {
-        self.guard.aside()
+    fn stderr_tail(&self) -> Option<String> {
+        self.guard.stderr_tail()
     }
 
-    fn heard(&self) -> bool {
-        self.guard.heard()
+    fn peer_has_read(&self) -> bool {
+        self.guard.peer_has_read()
+    }
+
+    fn kill(&self) {
+        self.guard.kill();
     }
 
     fn close(&self, deadline: Instant) {
         let running = lock(&self.running).take();
-        let closed = self.over.set(Failure::Closed("the connection was closed by this side".to_owned()));
-        // The remaining output of the peer is read, and pending frames are written.
+        let closed = self.end.set(Failure::Closed("the connection was closed by this side".to_owned()));
+        // The reader thread reads the remaining output while pending frames are written.
         self.handoff.end();
         self.writer.close(deadline);
         let ends = self.guard.end();
         let Some(running) = running else { return };
-        running.sink.end(closed);
+        running.handler.end(closed);
         // The reader thread may drop the last handle of a client and must not join itself.
         let this = std::thread::current().id();
         if ends && running.reader.thread().id() != this && self.handoff.caller() != Some(this) {
@@ -220,34 +225,37 @@ impl Transport for StreamTransport {
     }
 }
 
-/// Writer for a stream whose writes cannot be interrupted: its own thread writes, so that senders
-/// do not block longer than their deadline on a peer that does not read.
+/// Writer for a stream whose writes cannot be interrupted. A separate thread writes, so that a peer
+/// that does not read blocks no sender beyond its deadline.
 pub(super) struct ThreadWriter {
     shared: Arc<Shared>,
     sink: Arc<dyn ReplySink>,
 }
 
 struct Shared {
-    state: Mutex<Waiting>,
-    /// The writer waits here for frames, senders for room, `close` for the last write.
-    moved: Condition,
+    state: Mutex<Queue>,
+    /// Wakes the writer thread (frames were queued), senders (there is room) and `close` (the last
+    /// write has ended).
+    changed: Condition,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Queue {
     frames: Vec<u8>,
+    /// The writer thread was started.
     started: bool,
+    /// The writer thread is writing a batch.
     writing: bool,
     closed: bool,
 }
 
-/// Queued bytes beyond which senders wait: the capacity of a Linux pipe.
-const WAITING: usize = 64 << 10;
+/// Number of queued bytes beyond which senders wait: the capacity of a Linux pipe.
+const QUEUE_BYTES: usize = 64 << 10;
 
 impl ThreadWriter {
     pub(super) fn new(sink: Arc<dyn ReplySink>) -> ThreadWriter {
         ThreadWriter {
-            shared: Arc::new(Shared { state: Mutex::default(), moved: Condition::default() }),
+            shared: Arc::new(Shared { state: Mutex::default(), changed: Condition::default() }),
             sink,
         }
     }
@@ -268,7 +276,7 @@ impl Shared {
         let mut state = lock(&self.state);
         loop {
             while state.frames.is_empty() && !state.closed {
-                state = self.moved.wait(state);
+                state = self.changed.wait(state);
             }
             if state.frames.is_empty() {
                 return;
@@ -276,13 +284,13 @@ impl Shared {
             state.writing = true;
             batch.clear();
             std::mem::swap(&mut batch, &mut state.frames);
-            self.moved.release(state);
+            self.changed.release(state);
             sink.send(&batch);
             state = lock(&self.state);
             state.closed |= sink.closed();
             state.writing = false;
             // `close` waits for this.
-            self.moved.release(state);
+            self.changed.release(state);
             state = lock(&self.state);
         }
     }
@@ -295,20 +303,20 @@ impl FrameWriter for ThreadWriter {
             if state.closed || self.sink.closed() {
                 return Err(Failure::Closed("the peer has closed the connection".to_owned()));
             }
-            if state.frames.is_empty() || state.frames.len() + frame.len() <= WAITING {
+            if state.frames.is_empty() || state.frames.len() + frame.len() <= QUEUE_BYTES {
                 break;
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(Failure::Timeout);
             }
-            state = self.shared.moved.wait_for(state, left);
+            state = self.shared.changed.wait_for(state, left);
         }
         state.frames.extend_from_slice(frame);
         if !std::mem::replace(&mut state.started, true) {
             self.start()?;
         }
-        self.shared.moved.release(state);
+        self.shared.changed.release(state);
         Ok(())
     }
 
@@ -319,24 +327,25 @@ impl FrameWriter for ThreadWriter {
             if left.is_zero() || self.sink.closed() {
                 break;
             }
-            state = self.shared.moved.wait_for(state, left);
+            state = self.shared.changed.wait_for(state, left);
         }
         state.closed = true;
         state.frames.clear();
-        self.shared.moved.release(state);
+        self.shared.changed.release(state);
         self.sink.close(deadline);
     }
 }
 
-/// A link ends when its input ends: its reads cannot be interrupted.
+/// Guard of a link, which has no process. Its reader thread ends only with its input, because reads
+/// cannot be interrupted.
 struct LinkGuard;
 
 impl ProcessGuard for LinkGuard {
-    fn last_words(&self) -> String {
+    fn end_reason(&self) -> String {
         "the server closed the connection".to_owned()
     }
 
-    fn aside(&self) -> Option<String> {
+    fn stderr_tail(&self) -> Option<String> {
         None
     }
 
@@ -354,18 +363,18 @@ mod tests {
     use super::*;
     use crate::transport::framing::FrameSink;
 
-    const SOON: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
-    /// A sink whose sends end when the test permits it.
-    struct Slow {
+    /// Sink whose sends block until the test permits them.
+    struct SlowSink {
         begun: mpsc::SyncSender<()>,
         permits: Mutex<mpsc::Receiver<()>>,
     }
 
-    impl FrameSink for Slow {
+    impl FrameSink for SlowSink {
         fn send(&self, _: &[u8]) {
             self.begun.send(()).unwrap();
-            lock(&self.permits).recv_timeout(SOON).unwrap();
+            lock(&self.permits).recv_timeout(TIMEOUT).unwrap();
         }
 
         fn closed(&self) -> bool {
@@ -379,25 +388,25 @@ mod tests {
         fn close(&self, _: Instant) {}
     }
 
-    impl ReplySink for Slow {}
+    impl ReplySink for SlowSink {}
 
     #[test]
-    fn closing_ends_with_the_last_write() {
+    fn close_returns_after_the_last_write() {
         let ((begun, begins), (permit, permits)) = (mpsc::sync_channel(0), mpsc::channel());
-        let writer = Arc::new(ThreadWriter::new(Arc::new(Slow { begun, permits: Mutex::new(permits) })));
-        writer.send(b"frame\n", Instant::now() + SOON).unwrap();
-        begins.recv_timeout(SOON).unwrap();
+        let writer = Arc::new(ThreadWriter::new(Arc::new(SlowSink { begun, permits: Mutex::new(permits) })));
+        writer.send(b"frame\n", Instant::now() + TIMEOUT).unwrap();
+        begins.recv_timeout(TIMEOUT).unwrap();
         let (closing, closed) = (Arc::clone(&writer), mpsc::channel());
         let sender = closed.0;
         std::thread::spawn(move || {
-            // Without a wake-up it would take ten times as long as this test waits.
-            closing.close(Instant::now() + 10 * SOON);
+            // If the writer does not wake it, `close` takes ten times as long as this test waits.
+            closing.close(Instant::now() + 10 * TIMEOUT);
             sender.send(())
         });
-        while !writer.shared.moved.has_waiters(&lock(&writer.shared.state)) {
+        while !writer.shared.changed.has_waiters(&lock(&writer.shared.state)) {
             std::thread::yield_now();
         }
         permit.send(()).unwrap();
-        closed.1.recv_timeout(SOON).expect("closing ends");
+        closed.1.recv_timeout(TIMEOUT).expect("closing ends");
     }
 }

@@ -34,12 +34,13 @@ const FIRST: usize = 4 << 10;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// A line longer than this is passed with its buffer instead of copied, to save memory.
 pub(super) const LARGE: usize = 4 * CHUNK;
-/// Number of last bytes kept of a line beyond the limit: room for an id and a few short members.
+/// Number of last bytes that are stored of a line beyond the limit: enough for an id and a few
+/// short members.
 const TAIL: usize = 512;
 /// Bytes of a line that do not count against the limit: byte order mark and carriage return.
 const UNCOUNTED: usize = BYTE_ORDER_MARK.len() + 1;
 
-/// Splits a byte stream into lines.
+/// Reader that splits a byte stream into lines.
 pub(crate) struct LineReader<R> {
     read: R,
     buf: Vec<u8>,
@@ -54,8 +55,8 @@ pub(crate) struct LineReader<R> {
     /// First bytes of a line beyond the limit, up to the limit, and its last bytes.
     head: Vec<u8>,
     tail: Vec<u8>,
-    /// A large line while the receiver has it. Afterwards the buffer that the receiver left here,
-    /// which the next read uses.
+    /// A large line while the receiver uses it. Afterwards the buffer that the receiver has put in
+    /// its place, which the next read uses.
     large: Vec<u8>,
     /// All lines since the buffer was last empty were at most [`CHUNK`] long.
     small: bool,
@@ -121,7 +122,8 @@ impl<R: Read> LineReader<R> {
             }
             self.small = true;
         }
-        // At least one byte: a read into an empty buffer returns 0, as at the end of input.
+        // The buffer needs at least one byte: a read into an empty one returns 0, as at the end of
+        // the input.
         let least = (CHUNK.min(self.buf.len()) / 2).max(1);
         if self.buf.is_empty() {
             self.buf.resize(FIRST, 0);
@@ -177,7 +179,7 @@ impl<R: Read> LineReader<R> {
         }
     }
 
-    /// Drops the bytes read of a line beyond the limit, except its beginning and its end.
+    /// Drops the bytes that were read of a line beyond the limit, except its beginning and its end.
     fn skip(&mut self) {
         let (start, end) = (self.start, self.end);
         self.start = end;
@@ -212,7 +214,7 @@ impl<R: Read> LineReader<R> {
         &mut self.large
     }
 
-    /// Continues in the buffer that the receiver of a large line left, to reuse its memory.
+    /// Continues in the buffer that the receiver of a large line has returned, to reuse its memory.
     fn adopt_returned_buffer(&mut self) {
         let mut next = std::mem::take(&mut self.large);
         next.clear();
@@ -294,7 +296,7 @@ impl<R: Read + Send> FrameSource for LineReader<R> {
     }
 }
 
-/// Writes whole lines of any thread to one byte stream.
+/// Sink that writes whole lines of any thread to one byte stream.
 pub(crate) struct LineSink {
     state: Mutex<State>,
     /// Copy of `State::closed` that is read without the lock: the reader thread checks it before
@@ -366,8 +368,8 @@ impl LineSink {
     }
 }
 
-/// Closes the sink if the stream panics, so that no sender waits for the panicked writer. Forgotten
-/// after a normal write.
+/// Guard that closes the sink if the stream panics, so that no sender waits for the panicked
+/// writer. After a normal write it is forgotten and not dropped.
 struct CloseOnPanic<'o>(&'o LineSink);
 
 impl Drop for CloseOnPanic<'_> {
@@ -482,7 +484,7 @@ mod tests {
 
     use super::*;
 
-    /// Stream that takes five milliseconds for each write.
+    /// Stream whose writes take five milliseconds.
     struct Slow(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Slow {

@@ -48,7 +48,27 @@ pub fn memory() -> (Link, MemoryEnd) {
     (link(from_client, to_client), MemoryEnd { send: Some(to_server), receive: from_server, requests: 0 })
 }
 
-/// Creates two connected links: one for a server, one for a client in the same process.
+/// Creates two connected links: one for a server, one for a client in the same process. The two are
+/// alike, so it does not matter which one is for the server.
+///
+/// ```
+/// # #[cfg(feature = "client")]
+/// # fn main() -> Result<(), tinymcp::Error> {
+/// use tinymcp::{Client, Server, Tool, memory_links};
+///
+/// let mut server = Server::new("greeter", "1.0.0");
+/// server.tool(Tool::new("greet"), |_, ()| Ok("hello"))?;
+/// let (theirs, ours) = memory_links();
+/// let serving = std::thread::spawn(move || server.serve(theirs));
+/// let client = Client::over(ours)?;
+/// assert_eq!(client.call_tool("greet", ())?.texts(), "hello");
+/// // The server ends with its client.
+/// drop(client);
+/// serving.join().expect("no panic")
+/// # }
+/// # #[cfg(not(feature = "client"))]
+/// # fn main() {}
+/// ```
 pub fn memory_links() -> (Link, Link) {
     let (to_one, from_other) = bounded(DEPTH);
     let (to_other, from_one) = bounded(DEPTH);
@@ -63,7 +83,7 @@ fn link(receive: Receiver<Vec<u8>>, send: Sender<Vec<u8>>) -> Link {
     }
 }
 
-/// The other end of a [`memory`] link.
+/// The other end of a [`memory`] link. See [`memory`].
 #[derive(Debug)]
 pub struct MemoryEnd {
     send: Option<Sender<Vec<u8>>>,
@@ -167,7 +187,7 @@ impl FrameSink for MemorySink {
     }
 
     #[cfg(feature = "client")]
-    fn feed(self: Arc<Self>) -> Option<Arc<dyn crate::transport::client::stream::FrameWriter>> {
+    fn frame_writer(self: Arc<Self>) -> Option<Arc<dyn crate::transport::client::stream::FrameWriter>> {
         Some(self)
     }
 

@@ -1,7 +1,7 @@
 //! Standard input and output, reserved for the protocol.
 //!
 //! Duplicates both descriptors, then points descriptor 0 at `/dev/null` and descriptor 1 at
-//! standard error. A stray `println!` in a handler, or in a child process of one, goes to standard
+//! standard error. A stray `println!` in a handler, or in its child process, writes to standard
 //! error and never between two messages (MCP basic/transports/stdio: a server must not write
 //! anything to stdout that is not a message).
 
@@ -13,7 +13,7 @@ use crate::limits::Limits;
 
 use super::Link;
 
-/// State of standard input for other threads than its reader.
+/// State of standard input, for threads other than its reader.
 pub(crate) struct StdinProbe {
     reads: Arc<AtomicU32>,
     /// Closed by the reader.
@@ -22,7 +22,7 @@ pub(crate) struct StdinProbe {
 }
 
 impl StdinProbe {
-    /// Number of reads that have returned, wrapping.
+    /// Returns the number of reads that have returned, wrapping.
     pub(crate) fn reads(&self) -> u32 {
         self.reads.load(Ordering::Acquire)
     }
@@ -36,7 +36,7 @@ impl StdinProbe {
         poll(&mut polled, Some(&Timespec::default())) != Ok(0)
     }
 
-    /// Returns `false`: only the end of a parent requires this, and no parent is watched.
+    /// Returns `false`. Only the watch of the parent process uses this, and there is none here.
     #[cfg(not(unix))]
     pub(crate) fn ready(&self) -> bool {
         false
@@ -59,7 +59,7 @@ impl<R: std::io::Read> std::io::Read for Counted<R> {
     }
 }
 
-/// Takes standard input and output.
+/// Takes over standard input and output.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Io`] when a descriptor is missing or cannot be duplicated.
@@ -68,7 +68,7 @@ pub(crate) fn own_stdio(limits: &Limits) -> Result<(Link, StdinProbe), Error> {
     use rustix::io::fcntl_dupfd_cloexec;
     use rustix::stdio::{dup2_stdin, dup2_stdout};
 
-    // Numbers above 2, so that a closed standard descriptor is not reused.
+    // Use numbers above 2, so that a closed standard descriptor is not reused.
     let input = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(std::io::Error::from)?;
     let output = fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(std::io::Error::from)?;
     let null = std::fs::File::open("/dev/null")?;
@@ -85,8 +85,8 @@ pub(crate) fn own_stdio(limits: &Limits) -> Result<(Link, StdinProbe), Error> {
 /// The mode belongs to the open file description, not to the descriptor: another process with the
 /// same terminal or socket may change it at any time.
 ///
-/// Uses system calls instead of the C library, whose `read` and `write` are cancellation points:
-/// they cost four locked instructions for each response.
+/// Uses system calls instead of the C library, whose `read` and `write` are cancellation points and
+/// cost four locked instructions for each response.
 #[cfg(unix)]
 struct BlockingFd(Arc<std::os::fd::OwnedFd>);
 
@@ -134,7 +134,7 @@ impl std::io::Write for BlockingFd {
     }
 }
 
-/// Takes standard input and output. Without `dup2`, handlers must not print.
+/// Takes over standard input and output. Without `dup2`, handlers must not print to stdout.
 #[cfg(not(unix))]
 pub(crate) fn own_stdio(limits: &Limits) -> Result<(Link, StdinProbe), Error> {
     let probe = StdinProbe { reads: Arc::default() };

@@ -1,4 +1,4 @@
-//! TCP connections of the HTTP client, bounded by the deadline of their exchange.
+//! TCP connections and Unix sockets of the HTTP client, bounded by the deadline of their exchange.
 //!
 //! Resolves names, checks addresses, connects, reads and writes under the deadline of the thread's
 //! current [`Exchange`](super::deadline), and stops at once when that exchange is stopped. TLS is a
@@ -6,15 +6,16 @@
 //!
 //! # Invariants
 //! - Each wait lasts at most a [`TICK`]; then the exchange is checked again.
-//! - With public addresses only, no packet goes to another address. Proxies of the environment are
-//!   not used.
-//! - Written bytes leave before any read: the head and a small body are one packet.
+//! - With public addresses only, no packet is sent to another address, and no proxy is used.
+//! - Through a proxy, this machine and addresses that are out of reach are not requested.
+//! - Pending bytes are written before each read, so the head and a small body are one write.
 //! - A server may respond before it has read the whole request and close. The client then stops
 //!   writing and reads the response (RFC 9112, section 9.5).
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -24,179 +25,197 @@ use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
+    Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport,
 };
 use ureq::{Error, Timeout};
 
-use super::deadline::{BRIEF, Exchange, Patience, StopReason, TICK, current};
-use super::public_addr;
+use super::deadline::{BRIEF, Exchange, StopReason, TICK, WaitMode, current};
+use super::proxy::bare_host;
+use super::sign_in::DistanceRule;
+use super::socket::{connect, connect_unix, timed_out};
+use super::{closed, public_addr};
+use crate::transport::client::Failure;
 
-/// Bytes that are collected before a write: a head and the body of a usual call.
-const TOGETHER: usize = 16 << 10;
-/// Concurrent lookups of names in the process: the system's function cannot be interrupted, so a
-/// lookup may outlive its exchange.
+/// Number of bytes that are collected before a write: a head and the body of a usual call.
+const WRITE_BUFFER: usize = 16 << 10;
+/// Maximum number of concurrent name lookups in the process. The system's function cannot be
+/// interrupted, so a lookup may continue after its exchange has ended.
 const LOOKUPS: usize = 8;
 
 /// Addresses that may be connected to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) enum Reach {
     Everywhere,
     Public,
+    /// Only this Unix socket. The host of the URL is not resolved.
+    Socket(Arc<Path>),
 }
 
-/// Opens connections for the agent.
-#[derive(Debug)]
+impl Reach {
+    fn allows(&self, address: IpAddr) -> bool {
+        match self {
+            Reach::Everywhere => true,
+            Reach::Public => public_addr::is_public(address),
+            Reach::Socket(_) => false,
+        }
+    }
+
+    /// Returns whether a proxy may be used. A proxy resolves names itself, so its addresses cannot
+    /// be checked.
+    fn allows_proxy(&self) -> bool {
+        matches!(self, Reach::Everywhere)
+    }
+}
+
+/// Opens a connection by a chain of connectors: to a proxy, to an address, with TLS.
+pub(super) struct Dialer<C> {
+    pub chain: C,
+    pub reach: Reach,
+    pub distance: DistanceRule,
+}
+
+impl<C: Connector> Connector for Dialer<C> {
+    type Out = C::Out;
+
+    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<C::Out>, Error> {
+        let is_proxied = details.config.proxy().is_some_and(|proxy| !proxy.is_no_proxy(details.uri));
+        let allows =
+            || self.reach.allows_proxy() && self.distance.allows_through_proxy(bare_host(details.uri));
+        if is_proxied && !allows() {
+            return Err(not_public());
+        }
+        // ureq calls this function again for the connection of a tunnel to its proxy.
+        let _connecting = current_exchange()?.connect();
+        self.chain.connect(details, None)
+    }
+}
+
+impl<C> fmt::Debug for Dialer<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dialer")
+    }
+}
+
+fn not_public() -> Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "the address is not public").into()
+}
+
+/// Opens TCP connections, unless an earlier connector of the chain has opened one.
 pub(super) struct TcpConnector {
     pub reach: Reach,
-    /// Longest time for one connection, over all addresses of the name.
+    pub distance: DistanceRule,
+    /// Timeout of connecting, for all addresses of the name together.
     pub timeout: Duration,
+    /// The agent has a proxy.
+    pub has_proxy: bool,
 }
 
-impl Connector for TcpConnector {
-    type Out = TcpTransport;
+impl fmt::Debug for TcpConnector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TcpConnector")
+    }
+}
 
-    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<TcpTransport>, Error> {
+impl<In: Transport> Connector<In> for TcpConnector {
+    type Out = Either<In, TcpTransport>;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails<'_>,
+        chained: Option<In>,
+    ) -> Result<Option<Self::Out>, Error> {
+        if let Some(tunnel) = chained {
+            return Ok(Some(Either::A(tunnel)));
+        }
         let exchange = current_exchange()?;
+        if let Reach::Socket(path) = &self.reach {
+            let socket = Arc::new(connect_unix(path, self.timeout, &exchange)?);
+            exchange.set_socket(&socket).map_err(stopped)?;
+            self.distance.connected(std::net::Ipv4Addr::LOCALHOST.into());
+            return Ok(Some(Either::B(TcpTransport::new(socket, details.config))));
+        }
+        // ureq removes the proxy from the configuration of the connection to it.
+        let is_to_proxy = self.has_proxy && details.config.proxy().is_none();
         let end = Instant::now() + self.timeout;
         let mut last = Error::HostNotFound;
         let count = details.addrs.len();
         for (i, address) in details.addrs.iter().enumerate() {
-            if self.reach == Reach::Public && !public_addr::is_public(address.ip()) {
-                last = io::Error::new(io::ErrorKind::PermissionDenied, "the address is not public").into();
+            let allows = || self.reach.allows(address.ip()) && self.distance.allows(address.ip());
+            if !is_to_proxy && !allows() {
+                last = not_public();
                 continue;
             }
-            // The addresses of one name share the time, the first ones with the larger part.
+            // Each address gets half of the remaining time, the last one all of it.
             let left = end.saturating_duration_since(Instant::now());
             let share = if i + 1 < count { left / 2 } else { left };
             match connect(*address, share, &exchange) {
                 Ok(socket) => {
                     let socket = Arc::new(socket);
-                    exchange.uses(&socket).map_err(stopped)?;
-                    #[cfg(feature = "tls")]
-                    exchange.shake(details.needs_tls());
-                    return Ok(Some(TcpTransport::new(socket, details.config)));
+                    exchange.set_socket(&socket).map_err(stopped)?;
+                    if !is_to_proxy {
+                        self.distance.connected(address.ip());
+                    }
+                    return Ok(Some(Either::B(TcpTransport::new(socket, details.config))));
                 }
                 Err(error) if exchange.stop_reason().is_some() => return Err(error.into()),
                 Err(error) => last = error.into(),
             }
         }
-        Err(last)
+        match last {
+            Error::Io(error) if is_to_proxy => {
+                Err(io::Error::new(error.kind(), format!("proxy: {error}")).into())
+            }
+            Error::HostNotFound if is_to_proxy => {
+                Err(Error::ConnectProxyFailed("its name has no address".into()))
+            }
+            last => Err(last),
+        }
     }
 }
 
-/// Connector that runs after the TLS handshake.
-#[cfg(feature = "tls")]
-#[derive(Debug)]
-pub(super) struct AfterHandshake;
-
-#[cfg(feature = "tls")]
-impl<In: Transport> Connector<In> for AfterHandshake {
-    type Out = In;
-
-    fn connect(&self, _: &ConnectionDetails<'_>, chained: Option<In>) -> Result<Option<In>, Error> {
-        current_exchange()?.shake(false);
-        Ok(chained)
+/// Returns the failure for an error of ureq.
+pub(super) fn failure(exchange: &Exchange, error: Error) -> Failure {
+    let lost = |why: String| if exchange.has_sent() { Failure::Interrupted(why) } else { Failure::Io(why) };
+    match error {
+        _ if exchange.stop_reason().is_some() => closed(),
+        Error::Protocol(_) | Error::Http(_) => Failure::Misbehaved("the response is not valid HTTP".into()),
+        Error::LargeResponseHeader(..) => Failure::Misbehaved("the head of the response is too long".into()),
+        Error::HostNotFound => Failure::Io("the host name of the server has no address".into()),
+        Error::ConnectProxyFailed(why) => Failure::Io(format!("cannot connect through the proxy: {why}")),
+        Error::Io(error) if exchange.has_sent() => {
+            lost(format!("the connection broke before the response: {error}"))
+        }
+        Error::Io(error) => lost(format!("cannot connect to the server: {error}")),
+        Error::Timeout(_) => Failure::Io("cannot connect to the server in time".into()),
+        error => lost(format!("the request failed: {error}")),
     }
 }
 
 fn current_exchange() -> Result<Arc<Exchange>, Error> {
-    // Every request of this client is made by a thread inside an exchange.
+    // Each request of this client runs inside an exchange, so there is always one.
     current().ok_or(Error::ConnectionFailed)
 }
 
-/// Ends the request inside ureq. The exchange has the reason.
+/// Returns the error that ends the request inside ureq. The exchange has the reason.
 fn stopped(_: StopReason) -> Error {
     Error::Timeout(Timeout::Global)
 }
 
-fn timed_out() -> io::Error {
-    io::Error::from(io::ErrorKind::TimedOut)
-}
-
-/// A TCP socket that does not block and that child processes do not inherit.
-#[cfg(all(unix, not(target_vendor = "apple")))]
-fn tcp_socket(family: rustix::net::AddressFamily) -> rustix::io::Result<std::os::fd::OwnedFd> {
-    use rustix::net::{SocketFlags, SocketType, ipproto, socket_with};
-
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
-}
-
-/// As above, in three system calls: Apple's `socket` takes no flags.
-#[cfg(target_vendor = "apple")]
-fn tcp_socket(family: rustix::net::AddressFamily) -> rustix::io::Result<std::os::fd::OwnedFd> {
-    use rustix::net::{SocketType, ipproto, socket};
-
-    let socket = socket(family, SocketType::STREAM, Some(ipproto::TCP))?;
-    rustix::io::ioctl_fioclex(&socket)?;
-    rustix::io::ioctl_fionbio(&socket, true)?;
-    Ok(socket)
-}
-
-/// Connects; another thread can end that by stopping the exchange.
-#[cfg(unix)]
-fn connect(address: SocketAddr, timeout: Duration, exchange: &Exchange) -> io::Result<TcpStream> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::net::{AddressFamily, sockopt};
-
-    let end = Instant::now() + timeout;
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = TcpStream::from(tcp_socket(family)?);
-    match rustix::net::connect(&socket, &address) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::INPROGRESS) => loop {
-            let slice = exchange.slice().map_err(|_| timed_out())?;
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(timed_out());
-            }
-            // Short slices: a socket that is still connecting cannot be shut on every system.
-            let slice = slice.min(left).min(TICK / 10);
-            let slice = Timespec { tv_sec: 0, tv_nsec: slice.subsec_nanos().into() };
-            let mut ready = [PollFd::new(&socket, PollFlags::OUT)];
-            match poll(&mut ready, Some(&slice)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => {
-                    if let Some(error) = socket.take_error()? {
-                        return Err(error);
-                    }
-                    break;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        },
-        Err(error) => return Err(error.into()),
-    }
-    socket.set_nonblocking(false)?;
-    // Head and body are one write; collecting more would only delay it.
-    socket.set_nodelay(true)?;
-    // A peer that vanished is noticed after some minutes.
-    sockopt::set_socket_keepalive(&socket, true)?;
-    Ok(socket)
-}
-
-/// Connects.
-#[cfg(not(unix))]
-fn connect(address: SocketAddr, timeout: Duration, exchange: &Exchange) -> io::Result<TcpStream> {
-    exchange.slice().map_err(|_| timed_out())?;
-    let socket = TcpStream::connect_timeout(&address, timeout.max(Duration::from_millis(1)))?;
-    // Head and body are one write; collecting more would only delay it.
-    socket.set_nodelay(true)?;
-    Ok(socket)
-}
-
 /// Resolves a host name.
 #[derive(Debug)]
-pub(super) struct NameResolver;
+pub(super) struct NameResolver {
+    /// `false` if connections need no address; then no name is looked up.
+    pub(super) needs_address: bool,
+}
 
-static LOOKING: AtomicUsize = AtomicUsize::new(0);
+static LOOKUPS_IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts a lookup for as long as its thread lives.
+/// Guard that counts a lookup until its thread ends.
 struct LookupPermit;
 
 impl LookupPermit {
     fn begin() -> Option<LookupPermit> {
-        let begun = LOOKING.fetch_add(1, Ordering::Relaxed);
+        let begun = LOOKUPS_IN_FLIGHT.fetch_add(1, Ordering::Relaxed);
         // Created first, so that its drop undoes the count if there are too many.
         let looking = LookupPermit;
         (begun < LOOKUPS).then_some(looking)
@@ -205,22 +224,25 @@ impl LookupPermit {
 
 impl Drop for LookupPermit {
     fn drop(&mut self) {
-        LOOKING.fetch_sub(1, Ordering::Relaxed);
+        LOOKUPS_IN_FLIGHT.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Resolver for NameResolver {
     fn resolve(&self, uri: &Uri, config: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
-        let host = uri.host().unwrap_or_default();
         let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
         let port = uri.port_u16().unwrap_or(default);
-        let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        let bare = bare_host(uri);
         let mut found = self.empty();
+        if !self.needs_address {
+            found.push(SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), port));
+            return Ok(found);
+        }
         if let Ok(ip) = bare.parse::<IpAddr>() {
             found.push(SocketAddr::new(ip, port));
             return Ok(found);
         }
-        // This name needs no network.
+        // The lookup of `localhost` uses no network, so it needs no thread.
         let addresses = if bare.eq_ignore_ascii_case("localhost") {
             (bare, port).to_socket_addrs()?
         } else {
@@ -233,7 +255,7 @@ impl Resolver for NameResolver {
     }
 }
 
-/// Looks a name up on a thread of its own, because the system's function has no timeout.
+/// Looks a name up on a separate thread, because the system's function has no timeout.
 fn look_up(host: String, port: u16) -> Result<std::vec::IntoIter<SocketAddr>, Error> {
     let exchange = current_exchange()?;
     let Some(looking) = LookupPermit::begin() else {
@@ -247,7 +269,7 @@ fn look_up(host: String, port: u16) -> Result<std::vec::IntoIter<SocketAddr>, Er
         drop(looking);
     })?;
     loop {
-        // Short: a stop cannot end this wait.
+        // A short slice, because stopping the exchange does not end this wait.
         let slice = exchange.slice().map_err(stopped)?.min(TICK / 10);
         match receiver.recv_timeout(slice) {
             Ok(found) => return Ok(found?),
@@ -257,15 +279,15 @@ fn look_up(host: String, port: u16) -> Result<std::vec::IntoIter<SocketAddr>, Er
     }
 }
 
-/// One connection. Pooled, so it outlives the exchange that opened it.
+/// One pooled connection. It may be used by later exchanges than the one that opened it.
 pub(super) struct TcpTransport {
     socket: Arc<TcpStream>,
     buffers: LazyBuffers,
-    /// Bytes to send.
+    /// Bytes to write.
     pending: Vec<u8>,
-    /// A response was just read.
+    /// Bytes were read since the last call of [`Transport::is_open`].
     fresh: bool,
-    /// Set when nothing more is written; with the error if writing failed.
+    /// Set when writing has ended, with the error if a write failed.
     write_end: Option<Option<io::Error>>,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
@@ -293,7 +315,7 @@ impl TcpTransport {
             return Ok(());
         }
         let exchange = current_exchange()?;
-        exchange.uses(&self.socket).map_err(stopped)?;
+        exchange.set_socket(&self.socket).map_err(stopped)?;
         let mut rest = self.pending.as_slice();
         while !rest.is_empty() {
             let slice = exchange.slice().map_err(stopped)?;
@@ -308,13 +330,13 @@ impl TcpTransport {
                     rest = rest.get(n..).unwrap_or_default();
                 }
                 // The server may have responded and stopped reading.
-                Err(error) if is_wait(&error) => {
-                    if answers_already(&self.socket) {
+                Err(error) if is_timeout(&error) => {
+                    if response_has_arrived(&self.socket) {
                         self.write_end = Some(None);
                         break;
                     }
                 }
-                Err(error) if is_break(&error) => {
+                Err(error) if is_disconnect(&error) => {
                     self.write_end = Some(Some(error));
                     break;
                 }
@@ -322,7 +344,7 @@ impl TcpTransport {
             }
         }
         self.pending.clear();
-        self.pending.shrink_to(TOGETHER);
+        self.pending.shrink_to(WRITE_BUFFER);
         Ok(())
     }
 
@@ -349,15 +371,16 @@ impl TcpTransport {
     }
 }
 
-/// Returns whether the peer has closed the connection. It may have responded before.
-fn is_break(error: &io::Error) -> bool {
+/// Returns whether an error means that the peer has closed the connection. The peer may have
+/// responded before.
+fn is_disconnect(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
 }
 
-/// Returns whether the head of a final response (not 1xx) has arrived. Does not wait and does not
-/// consume. It never matches TLS records.
-fn answers_already(socket: &TcpStream) -> bool {
+/// Returns whether the head of a final response (not 1xx) has arrived. Does not wait and consumes
+/// no bytes. Never matches TLS records.
+fn response_has_arrived(socket: &TcpStream) -> bool {
     let mut start = [0; 12];
     peek(socket, &mut start).is_ok_and(|n| n == start.len())
         && start.starts_with(b"HTTP/1.")
@@ -380,8 +403,8 @@ fn peek(socket: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
     seen
 }
 
-/// Returns whether the time slice is over or a signal arrived.
-fn is_wait(error: &io::Error) -> bool {
+/// Returns whether an error means that the time slice has passed or that a signal arrived.
+fn is_timeout(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
@@ -394,20 +417,20 @@ impl Transport for TcpTransport {
     fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), Error> {
         let output = self.buffers.output();
         self.pending.extend_from_slice(output.get(..amount).unwrap_or_default());
-        if self.pending.len() < TOGETHER { Ok(()) } else { self.flush() }
+        if self.pending.len() < WRITE_BUFFER { Ok(()) } else { self.flush() }
     }
 
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
         self.flush()?;
         let exchange = current_exchange()?;
-        exchange.uses(&self.socket).map_err(stopped)?;
+        exchange.set_socket(&self.socket).map_err(stopped)?;
         loop {
-            let patience = exchange.patience();
-            let read = if patience == Patience::None {
+            let mode = exchange.wait_mode();
+            let read = if mode == WaitMode::NoWait {
                 self.poll()
             } else {
                 let slice = exchange.slice().map_err(stopped)?;
-                let slice = if patience == Patience::Brief { slice.min(BRIEF) } else { slice };
+                let slice = if mode == WaitMode::Brief { slice.min(BRIEF) } else { slice };
                 if self.read_timeout != Some(slice) {
                     self.socket.set_read_timeout(Some(slice))?;
                     self.read_timeout = Some(slice);
@@ -415,7 +438,8 @@ impl Transport for TcpTransport {
                 (&*self.socket).read(self.buffers.input_append_buf())
             };
             match read {
-                // The peer closed without a response: the error of the write is more specific.
+                // The peer closed the connection without a response. The error of the write is more
+                // specific.
                 Ok(0) if matches!(self.write_end, Some(Some(_))) => {
                     return Err(self.broken().into());
                 }
@@ -424,9 +448,9 @@ impl Transport for TcpTransport {
                     self.fresh = true;
                     return Ok(n > 0);
                 }
-                Err(error) if is_wait(&error) => {
+                Err(error) if is_timeout(&error) => {
                     exchange.slice().map_err(stopped)?;
-                    if patience != Patience::Long {
+                    if mode != WaitMode::Deadline {
                         return Err(Error::Io(timed_out()));
                     }
                 }
@@ -443,7 +467,7 @@ impl Transport for TcpTransport {
         // Called when the connection is returned to the pool, and again when it is taken out.
         if std::mem::take(&mut self.fresh) {
             if let Some(exchange) = current() {
-                exchange.releases(&self.socket);
+                exchange.release_socket(&self.socket);
             }
             return true;
         }

@@ -1,13 +1,14 @@
 //! Deadline and cancellation of one HTTP exchange.
 //!
-//! Knows the deadline and holds the socket in use, so that another thread can shut it down.
-//! Connections are pooled and do not know their exchange: [`Exchange::enter`] makes it the current
-//! one of the thread, and the sockets look it up with [`current`].
+//! An [`Exchange`] has the deadline and the socket in use, so that another thread can shut the
+//! socket down. Connections are pooled and have no reference to an exchange: [`Exchange::enter`]
+//! makes an exchange the current one of the thread, and the sockets look it up with [`current`].
 //!
 //! # Invariants
-//! - Once stopped, an exchange stays stopped, and every socket it uses later is shut down at once.
-//! - A connection that went back to the pool is not shut down by the exchange before.
-//! - The lock is never held across reading or writing.
+//! - Once stopped, an exchange stays stopped, and no socket can be set for it any more.
+//! - A connection that was returned to the pool is not shut down by its earlier exchange.
+//! - The lock is never held across reading or writing. The lock of an outer exchange may be taken
+//!   while the lock of its inner one is held, never the other way round.
 
 use std::cell::RefCell;
 use std::net::{Shutdown, TcpStream};
@@ -15,21 +16,22 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use super::sign_in::Nesting;
 use crate::sync::{lock, wait_for};
 use crate::transport::client::MessageHandler;
 
-/// Longest single wait before the exchange is checked again. Long in tests, so that a missing
-/// wake-up shows.
+/// Maximum duration of one wait before the exchange is checked again. It is long in tests, so that
+/// they detect a missing wake-up.
 pub(super) const TICK: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
-/// Time to wait for the rest of a response whose content is not needed: without it the connection
-/// cannot be reused.
+/// Time to wait for the rest of a response whose content is not needed, so that the connection can
+/// be reused.
 pub(super) const BRIEF: Duration = Duration::from_millis(100);
 
 /// Reason why an exchange ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StopReason {
-    /// The deadline is over.
+    /// The deadline has passed.
     Timeout,
     /// The call was cancelled or abandoned.
     Abandoned,
@@ -39,68 +41,69 @@ pub(super) enum StopReason {
     Answered,
 }
 
-/// Wait mode of the driving thread.
+/// Wait mode of the thread that performs the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Patience {
+pub(super) enum WaitMode {
     /// Until the deadline.
-    Long = 0,
+    Deadline = 0,
     /// At most a [`TICK`]; then the read times out.
     Tick = 1,
     /// At most [`BRIEF`], for the body of a response whose head has arrived.
     Brief = 3,
     /// Not at all: only bytes that have arrived are read.
-    None = 2,
+    NoWait = 2,
 }
 
 /// One exchange in flight.
 pub(super) struct Exchange {
-    /// The request it belongs to.
+    /// Id of its request, if it has one.
     pub id: Option<u64>,
-    state: Mutex<State>,
-    /// Stopped, or met.
+    pub state: Mutex<State>,
+    /// Wakes [`Exchange::pause`] and [`Exchange::wait_responded`].
     stopped: Condvar,
-    patience: AtomicU8,
+    mode: AtomicU8,
     sent: AtomicBool,
     /// Waits are at most [`BRIEF`] long.
     brief: AtomicBool,
-    /// Bytes written now belong to the TLS handshake, not to the request.
-    #[cfg(feature = "tls")]
-    shaking: AtomicBool,
+    /// A connection is being opened: written bytes belong to a tunnel or a TLS handshake, not to
+    /// the request.
+    connecting: AtomicBool,
 }
 
-struct State {
-    stop: Option<StopReason>,
+pub(super) struct State {
+    pub stop: Option<StopReason>,
     socket: Option<Arc<TcpStream>>,
-    until: Until,
+    pub until: Until,
     /// The head of a response has arrived, or will not arrive.
-    met: bool,
+    responded: bool,
     /// The response arrived on another stream.
     answered: bool,
+    pub nesting: Nesting,
 }
 
 /// Deadline of an exchange.
-enum Until {
-    /// At this time.
+pub(super) enum Until {
+    /// A fixed time.
     At(Instant),
-    /// The deadline of the request, which the handler knows.
-    Asked(Arc<dyn MessageHandler>, u64),
-    /// Until it is stopped.
+    /// The deadline of this request, which the handler returns.
+    Request(Arc<dyn MessageHandler>, u64),
+    /// No deadline.
     Stopped,
 }
 
 impl Exchange {
-    /// An exchange that ends at `deadline`.
+    /// Creates an exchange with a fixed deadline.
     pub(super) fn until(id: Option<u64>, deadline: Instant) -> Exchange {
         Exchange::new(id, Until::At(deadline))
     }
 
-    /// The exchange of a request, whose deadline the handler knows.
+    /// Creates the exchange of a request, whose deadline the handler returns.
     pub(super) fn of_request(id: u64, sink: Arc<dyn MessageHandler>) -> Exchange {
-        Exchange::new(Some(id), Until::Asked(sink, id))
+        Exchange::new(Some(id), Until::Request(sink, id))
     }
 
-    /// An exchange that ends when it is stopped.
+    /// Creates an exchange without a deadline.
     pub(super) fn endless(id: Option<u64>) -> Exchange {
         Exchange::new(id, Until::Stopped)
     }
@@ -108,18 +111,24 @@ impl Exchange {
     fn new(id: Option<u64>, until: Until) -> Exchange {
         Exchange {
             id,
-            state: Mutex::new(State { stop: None, socket: None, until, met: false, answered: false }),
+            state: Mutex::new(State {
+                stop: None,
+                socket: None,
+                until,
+                responded: false,
+                answered: false,
+                nesting: Nesting::none(),
+            }),
             stopped: Condvar::new(),
-            patience: AtomicU8::new(Patience::Long as u8),
+            mode: AtomicU8::new(WaitMode::Deadline as u8),
             sent: AtomicBool::new(false),
             brief: AtomicBool::new(false),
-            #[cfg(feature = "tls")]
-            shaking: AtomicBool::new(false),
+            connecting: AtomicBool::new(false),
         }
     }
 
     /// Removes the deadline.
-    pub(super) fn lift_deadline(&self) {
+    pub(super) fn remove_deadline(&self) {
         lock(&self.state).until = Until::Stopped;
     }
 
@@ -128,8 +137,8 @@ impl Exchange {
         lock(&self.state).until = Until::At(deadline);
     }
 
-    /// The response arrived on another stream. The acceptance of the POST usually follows; a short
-    /// wait for it lets the connection be reused.
+    /// Reports that the response arrived on another stream. The response to the POST usually
+    /// follows; a short wait for it lets the connection be reused.
     pub(super) fn answered(&self) {
         let mut state = lock(&self.state);
         state.answered = true;
@@ -138,7 +147,7 @@ impl Exchange {
         self.stopped.notify_all();
     }
 
-    /// The response will arrive on another stream.
+    /// Limits each wait to [`BRIEF`], because the response will arrive on another stream.
     pub(super) fn wait_briefly(&self) {
         self.brief.store(true, Ordering::Relaxed);
     }
@@ -151,8 +160,12 @@ impl Exchange {
             // OK to drop: the peer may have closed the socket.
             let _ = socket.shutdown(Shutdown::Both);
         }
+        let inner = state.nesting.take_inner();
         drop(state);
         self.stopped.notify_all();
+        if let Some(inner) = inner {
+            inner.stop(why);
+        }
     }
 
     /// Returns the reason of an early end.
@@ -160,22 +173,22 @@ impl Exchange {
         lock(&self.state).stop
     }
 
-    /// Returns the time of the next wait, at most a [`TICK`].
+    /// Returns the duration of the next wait, at most a [`TICK`].
     ///
     /// # Errors
-    /// The exchange is over.
+    /// The exchange has ended.
     pub(super) fn slice(&self) -> Result<Duration, StopReason> {
         let mut state = lock(&self.state);
         let left = match (state.stop, &state.until) {
             (Some(stop), _) => Err(stop),
             (None, Until::Stopped) => Ok(TICK),
-            (None, Until::At(deadline)) => left(*deadline),
-            (None, Until::Asked(sink, id)) => match sink.deadline(*id) {
-                Some(deadline) => left(deadline),
+            (None, Until::At(deadline)) => time_left(*deadline),
+            (None, Until::Request(sink, id)) => match sink.deadline(*id) {
+                Some(deadline) => time_left(deadline),
                 None => Err(StopReason::Abandoned),
             },
         };
-        let left = match left {
+        let left = match left.and_then(|left| state.nesting.slice(left)) {
             Err(StopReason::Timeout) if state.answered => Err(StopReason::Answered),
             Ok(left) if self.brief.load(Ordering::Relaxed) => Ok(left.min(BRIEF)),
             left => left,
@@ -186,11 +199,11 @@ impl Exchange {
         left
     }
 
-    /// Waits for a while.
+    /// Waits for this time. Calls `waiting` every [`TICK`].
     ///
     /// # Errors
-    /// The exchange is over, or `turn` returns `false`. It is called every [`TICK`].
-    pub(super) fn pause(&self, time: Duration, turn: &mut dyn FnMut() -> bool) -> Result<(), StopReason> {
+    /// The exchange has ended, or `waiting` returned `false`.
+    pub(super) fn pause(&self, time: Duration, waiting: &mut dyn FnMut() -> bool) -> Result<(), StopReason> {
         let end = Instant::now() + time;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -205,25 +218,25 @@ impl Exchange {
             if state.stop.is_none() {
                 state = wait_for(&self.stopped, state, slice);
             }
-            // `stop` takes this lock, and `turn` others.
+            // Unlocked before `stop`, which takes this lock, and `waiting`, which takes others.
             drop(state);
-            if slice >= TICK.min(BRIEF) && !turn() {
+            if slice >= TICK.min(BRIEF) && !waiting() {
                 self.stop(StopReason::Abandoned);
             }
         }
     }
 
     /// Reports that the head of a response has arrived or will not arrive.
-    pub(super) fn meet(&self) {
-        lock(&self.state).met = true;
+    pub(super) fn set_responded(&self) {
+        lock(&self.state).responded = true;
         self.stopped.notify_all();
     }
 
-    /// Waits for [`Exchange::meet`], for this time at most.
-    pub(super) fn wait_met(&self, time: Duration) {
+    /// Waits for [`Exchange::set_responded`], for this time at most.
+    pub(super) fn wait_responded(&self, time: Duration) {
         let end = Instant::now() + time;
         let mut state = lock(&self.state);
-        while !state.met && state.stop.is_none() {
+        while !state.responded && state.stop.is_none() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -235,8 +248,8 @@ impl Exchange {
     /// Sets the socket in use.
     ///
     /// # Errors
-    /// The exchange is over.
-    pub(super) fn uses(&self, socket: &Arc<TcpStream>) -> Result<(), StopReason> {
+    /// The exchange was stopped.
+    pub(super) fn set_socket(&self, socket: &Arc<TcpStream>) -> Result<(), StopReason> {
         let mut state = lock(&self.state);
         if let Some(stop) = state.stop {
             return Err(stop);
@@ -247,41 +260,39 @@ impl Exchange {
         Ok(())
     }
 
-    /// Releases the socket, which is returned to the pool.
-    pub(super) fn releases(&self, socket: &Arc<TcpStream>) {
+    /// Removes the socket, because it is returned to the pool.
+    pub(super) fn release_socket(&self, socket: &Arc<TcpStream>) {
         let mut state = lock(&self.state);
         if state.socket.as_ref().is_some_and(|known| Arc::ptr_eq(known, socket)) {
             state.socket = None;
         }
     }
 
-    pub(super) fn patience(&self) -> Patience {
-        match self.patience.load(Ordering::Relaxed) {
-            0 => Patience::Long,
-            1 => Patience::Tick,
-            3 => Patience::Brief,
-            _ => Patience::None,
+    pub(super) fn wait_mode(&self) -> WaitMode {
+        match self.mode.load(Ordering::Relaxed) {
+            0 => WaitMode::Deadline,
+            1 => WaitMode::Tick,
+            3 => WaitMode::Brief,
+            _ => WaitMode::NoWait,
         }
     }
 
-    /// Sets the wait mode. Called by the driving thread; its sockets read the mode.
-    pub(super) fn be(&self, patience: Patience) {
-        self.patience.store(patience as u8, Ordering::Relaxed);
+    /// Sets the wait mode. The thread that performs the exchange calls this; its sockets read it.
+    pub(super) fn set_wait_mode(&self, mode: WaitMode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
     /// Reports that bytes of the request were sent: the server may have acted on it.
     pub(super) fn sent(&self) {
-        #[cfg(feature = "tls")]
-        if self.shaking.load(Ordering::Relaxed) {
-            return;
+        if !self.connecting.load(Ordering::Relaxed) {
+            self.sent.store(true, Ordering::Relaxed);
         }
-        self.sent.store(true, Ordering::Relaxed);
     }
 
-    /// A TLS handshake begins or ends. Its bytes are not those of the request.
-    #[cfg(feature = "tls")]
-    pub(super) fn shake(&self, begins: bool) {
-        self.shaking.store(begins, Ordering::Relaxed);
+    /// Marks that a connection is being opened, until the guard is dropped.
+    pub(super) fn connect(self: &Arc<Exchange>) -> Connecting {
+        let outer = self.connecting.swap(true, Ordering::Relaxed);
+        Connecting { exchange: Arc::clone(self), outer }
     }
 
     /// Returns whether bytes of the request were sent.
@@ -295,7 +306,19 @@ impl Exchange {
     }
 }
 
-fn left(deadline: Instant) -> Result<Duration, StopReason> {
+/// Guard of [`Exchange::connect`]. Its drop restores the earlier mark.
+pub(super) struct Connecting {
+    exchange: Arc<Exchange>,
+    outer: bool,
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        self.exchange.connecting.store(self.outer, Ordering::Relaxed);
+    }
+}
+
+fn time_left(deadline: Instant) -> Result<Duration, StopReason> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(StopReason::Timeout) } else { Ok(left.min(TICK)) }
 }
@@ -304,12 +327,13 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Exchange>>> = const { RefCell::new(None) };
 }
 
-/// Returns the exchange that this thread drives.
+/// Returns the current exchange of this thread.
 pub(super) fn current() -> Option<Arc<Exchange>> {
     CURRENT.with_borrow(Option::clone)
 }
 
-/// Restores the thread's earlier exchange and releases the socket, which another exchange may use.
+/// Guard of [`Exchange::enter`]. Its drop restores the thread's earlier exchange and removes the
+/// socket, which another exchange may use next.
 pub(super) struct Entered(Option<Arc<Exchange>>);
 
 impl Drop for Entered {
@@ -328,11 +352,11 @@ mod tests {
     fn a_pause_ends_when_the_response_arrives_as_it_begins() {
         let exchange = Arc::new(Exchange::endless(Some(1)));
         exchange.answered();
-        // As if the response had arrived after the deadline was read.
-        exchange.lift_deadline();
-        let (tell, told) = std::sync::mpsc::channel();
-        std::thread::spawn(move || tell.send(exchange.pause(Duration::from_secs(20), &mut || false)));
-        let ended = told.recv_timeout(Duration::from_secs(10)).map(|ended| ended.err());
+        // Simulates a response that arrives after `pause` has read the deadline.
+        exchange.remove_deadline();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(exchange.pause(Duration::from_secs(20), &mut || false)));
+        let ended = receiver.recv_timeout(Duration::from_secs(10)).map(|ended| ended.err());
         assert_eq!(ended, Ok(Some(StopReason::Answered)));
     }
 }

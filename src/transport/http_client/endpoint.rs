@@ -1,19 +1,21 @@
 //! URL of a server, and the headers of every request to it.
 //!
-//! Values are checked once, before anything is connected.
+//! Values are checked once, before the first connection.
 //!
 //! # Invariants
 //! - No secret is shown by `Debug`, in an error or in a log: values are marked as sensitive.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use ureq::http::{HeaderMap, HeaderName, HeaderValue, Uri};
-#[cfg(feature = "tls")]
-use ureq::tls::{PemItem, RootCerts, parse_pem};
-
 use super::connector::Reach;
+use super::proxy::ProxySetting;
+use super::sign_in::CredentialSource;
+use super::tls::{TlsConfig, TlsSettings};
 use crate::error::{Error, ErrorKind};
+use ureq::Proxy;
+use ureq::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 /// URL of a server, and the headers of every request to it.
 ///
@@ -30,29 +32,40 @@ pub struct Endpoint {
     headers: Vec<(String, String)>,
     source: Option<Source>,
     reach: Reach,
-    #[cfg(feature = "tls")]
-    roots: Option<Vec<u8>>,
+    socket: Option<PathBuf>,
+    proxy: ProxySetting,
+    pub(super) tls: TlsSettings,
+    pub(super) credentials: CredentialSource,
 }
+
+/// Prefix of the address of a Unix socket, as servers write it.
+const UNIX: &str = "unix:";
 
 /// Returns headers for one request.
 type Source = Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
 
 impl Endpoint {
-    /// An endpoint with this URL; `http`, or `https` with the feature `tls`. The URL is checked when a
-    /// client connects. Connections are direct: proxy variables of the environment are ignored.
+    /// Creates an endpoint with this URL: `http`, or `https` with the feature `tls`. The URL is
+    /// checked when a client connects. Connections are direct, unless [`Endpoint::proxy`] or
+    /// [`Endpoint::proxy_from_env`] sets a proxy.
+    ///
+    /// `unix:/run/mcp.sock` means the server at this Unix socket, with the path `/mcp`. For another
+    /// path see [`Endpoint::unix_socket`].
     pub fn new(url: impl Into<String>) -> Endpoint {
         Endpoint {
             url: url.into(),
             headers: Vec::new(),
             source: None,
             reach: Reach::Everywhere,
-            #[cfg(feature = "tls")]
-            roots: None,
+            socket: None,
+            proxy: ProxySetting::Direct,
+            tls: TlsSettings::none(),
+            credentials: CredentialSource::none(),
         }
     }
 
-    /// Sends `Authorization: Bearer …` with every request. The token is sent to this URL's origin
-    /// and nowhere else (2026-07-28 basic/authorization).
+    /// Sends `Authorization: Bearer …` with every request. The token is sent only to the origin of
+    /// this URL (2026-07-28 basic/authorization).
     #[must_use]
     pub fn bearer_token(self, token: impl fmt::Display) -> Endpoint {
         self.header("Authorization", format!("Bearer {token}"))
@@ -80,36 +93,86 @@ impl Endpoint {
 
     /// Connects only to addresses of the public internet, for URLs from untrusted sources. Rejects
     /// this machine, its local network, and metadata services of clouds. Each address is checked
-    /// when it is connected to, so a change of the DNS record cannot bypass the check.
+    /// when it is connected to, so a change of the DNS record cannot bypass the check. A proxy
+    /// resolves names itself, so an endpoint that also uses one is an error when a client connects.
     #[must_use]
     pub fn public_addresses_only(mut self) -> Endpoint {
         self.reach = Reach::Public;
         self
     }
 
-    /// Sets the trusted root certificates, in PEM, for devices and companies with their own
-    /// certification authority. By default the root certificates of Mozilla are trusted.
-    #[cfg(feature = "tls")]
+    /// Connects to a server of this machine at a Unix socket, regardless of the host in the URL.
+    /// The URL sets the path, the field `Host` and, with `https`, the name in the certificate. No
+    /// name is resolved and no proxy is used. Supported on Unix only.
+    ///
+    /// ```
+    /// use tinymcp::Endpoint;
+    ///
+    /// let endpoint = Endpoint::new("http://localhost/board/mcp").unix_socket("/run/board.sock");
+    /// // The same for the path /mcp.
+    /// let endpoint = Endpoint::new("unix:/run/board.sock");
+    /// ```
     #[must_use]
-    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Endpoint {
-        self.roots = Some(pem.into());
+    pub fn unix_socket(mut self, path: impl Into<PathBuf>) -> Endpoint {
+        self.socket = Some(path.into());
         self
     }
 
-    /// The values of the headers.
+    /// Connects through an HTTP proxy, `http://[USER:PASSWORD@]HOST:PORT`, or `https` with the
+    /// feature `tls`. Every request uses a tunnel (CONNECT). A server on this machine is reached
+    /// directly.
+    ///
+    /// Addresses behind the proxy are unknown to the client: sign-in then rejects URLs with an
+    /// address that is not public, and leaves names to the proxy.
+    #[must_use]
+    pub fn proxy(mut self, url: impl Into<String>) -> Endpoint {
+        self.proxy = ProxySetting::Url(url.into());
+        self
+    }
+
+    /// Connects through the HTTP proxy that the environment sets, as [`Endpoint::proxy`] does. The
+    /// variables are read when a client connects:
+    ///
+    /// - `HTTPS_PROXY` or `HTTP_PROXY`, by the scheme of the URL, otherwise `ALL_PROXY`.
+    /// - `NO_PROXY`: hosts without a proxy. Entries are names, which include their subdomains,
+    ///   addresses, and networks such as `10.0.0.0/8`.
+    ///
+    /// The lower-case form of a variable has precedence.
+    #[must_use]
+    pub fn proxy_from_env(mut self) -> Endpoint {
+        self.proxy = ProxySetting::Environment;
+        self
+    }
+
+    /// Returns the URL that [`Endpoint::new`] received.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the values of the fixed headers.
     #[allow(dead_code)] // Used by the hub.
     pub(crate) fn header_values(&self) -> Vec<String> {
         self.headers.iter().map(|(_, value)| value.clone()).collect()
     }
 
-    pub(super) fn checked(self) -> Result<Target, Error> {
+    pub(super) fn checked(mut self) -> Result<Target, Error> {
         let bad = |why: &str| Error::new(ErrorKind::Invalid, format!("invalid server URL: {why}"));
+        if let Some(path) = self.url.strip_prefix(UNIX) {
+            if path.is_empty() {
+                return Err(bad("missing path after unix:"));
+            }
+            self.socket = Some(path.into());
+            self.url = "http://localhost/mcp".to_owned();
+        }
+        if self.socket.is_some() && cfg!(not(unix)) {
+            return Err(bad("Unix sockets are not supported on this system"));
+        }
         let uri: Uri = self.url.parse().map_err(|_| bad("not a URL"))?;
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") if cfg!(feature = "tls") => {}
             Some("https") => return Err(bad("https requires the feature `tls`, which this build lacks")),
-            _ => return Err(bad("it must begin with http:// or https://")),
+            _ => return Err(bad("it must begin with http://, https:// or unix:")),
         }
         let Some(authority) = uri.authority().filter(|a| !a.host().is_empty()) else {
             return Err(bad("missing host"));
@@ -117,30 +180,28 @@ impl Endpoint {
         if authority.as_str().contains('@') {
             return Err(bad("credentials in a URL would be logged; use a header"));
         }
+        if self.socket.is_some() && matches!(self.reach, Reach::Public) {
+            let why = "`public_addresses_only` excludes a Unix socket: it is on this machine";
+            return Err(Error::new(ErrorKind::Invalid, why));
+        }
+        let proxy = if self.socket.is_some() { None } else { self.proxy.of(&uri)? };
+        if proxy.is_some() && matches!(self.reach, Reach::Public) {
+            let why =
+                "`public_addresses_only` excludes a proxy: it hides the addresses that are connected to";
+            return Err(Error::new(ErrorKind::Invalid, why));
+        }
         let mut headers = HeaderMap::new();
         add(&mut headers, &self.headers)?;
         Ok(Target {
             uri,
+            credentials: self.credentials.unless_fixed(&headers),
             headers,
             source: self.source,
-            reach: self.reach,
-            #[cfg(feature = "tls")]
-            roots: self.roots.map(|pem| certificates(&pem)).transpose()?,
+            reach: self.socket.map_or(self.reach, |path| Reach::Socket(path.into())),
+            proxy,
+            tls: self.tls.checked()?,
         })
     }
-}
-
-/// The certificates of a PEM text.
-#[cfg(feature = "tls")]
-fn certificates(pem: &[u8]) -> Result<RootCerts, Error> {
-    let bad = || Error::new(ErrorKind::Invalid, "invalid root certificates: expected PEM");
-    let mut found = Vec::new();
-    for item in parse_pem(pem) {
-        if let PemItem::Certificate(certificate) = item.map_err(|_| bad())? {
-            found.push(certificate);
-        }
-    }
-    if found.is_empty() { Err(bad()) } else { Ok(RootCerts::new_with_certs(&found)) }
 }
 
 impl From<&str> for Endpoint {
@@ -182,8 +243,7 @@ fn add(map: &mut HeaderMap, headers: &[(String, String)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns whether HTTP or the protocol sets this header; a second one would contradict it. The
-/// name is in lower case.
+/// Returns whether HTTP or the protocol sets this header. The name is in lower case.
 fn is_reserved(name: &str) -> bool {
     const RESERVED: [&str; 12] = [
         "accept",
@@ -202,21 +262,23 @@ fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name) || name == "trailer" || name.starts_with("mcp-") || name.starts_with("proxy-")
 }
 
-/// An endpoint that was checked.
+/// Checked endpoint.
 pub(super) struct Target {
     pub uri: Uri,
     pub reach: Reach,
-    #[cfg(feature = "tls")]
-    pub roots: Option<RootCerts>,
+    /// Proxy, unless the server is reached directly.
+    pub proxy: Option<Proxy>,
+    pub tls: TlsConfig,
+    pub credentials: CredentialSource,
     headers: HeaderMap,
     source: Option<Source>,
 }
 
 impl Target {
-    /// Adds the program's headers. The headers of the protocol are added after them.
+    /// Returns the program's headers.
     ///
     /// # Errors
-    /// The function returned a header that is not valid in HTTP.
+    /// The function of [`Endpoint::header_source`] returned a header that is invalid or reserved.
     pub(super) fn headers(&self) -> Result<HeaderMap, Error> {
         let mut headers = self.headers.clone();
         if let Some(source) = &self.source {
@@ -225,9 +287,9 @@ impl Target {
         Ok(headers)
     }
 
-    /// The URL of a redirect, if it has the same origin.
+    /// Returns the URL of a redirect, if it has the same origin.
     pub(super) fn redirected(&self, location: &str) -> Option<Uri> {
-        // A path of this server; two slashes would start the name of another host.
+        // A path of this server. Two slashes would precede the name of another host.
         if location.starts_with('/') && !location.starts_with("//") {
             let mut parts = self.uri.clone().into_parts();
             parts.path_and_query = Some(location.parse().ok()?);
@@ -249,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_checked_before_anything_is_connected() {
+    fn an_invalid_url_is_rejected() {
         for good in ["http://localhost:1", "http://[::1]:80/mcp?x=1", "HTTP://example.com/"] {
             assert!(Endpoint::new(good).checked().is_ok(), "{good}");
         }
@@ -261,17 +323,35 @@ mod tests {
         assert_eq!(Endpoint::new("https://a/").checked().is_ok(), cfg!(feature = "tls"));
     }
 
-    #[cfg(feature = "tls")]
+    #[cfg(unix)]
     #[test]
-    fn root_certificates_are_read_before_anything_is_connected() {
-        for bad in ["", "nonsense", "-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n"] {
-            let endpoint = Endpoint::new("https://h/").root_certificates(bad);
-            assert_eq!(endpoint.checked().err().unwrap().kind(), ErrorKind::Invalid, "{bad:?}");
+    fn a_unix_socket_needs_neither_a_proxy_nor_a_public_address() {
+        let short = Endpoint::new("unix:/run/x.sock").proxy("http://p:1").checked().unwrap();
+        assert_eq!((short.uri.to_string().as_str(), short.proxy), ("http://localhost/mcp", None));
+        let is_socket = |reach: &Reach| matches!(reach, Reach::Socket(path) if path.ends_with("run/x.sock"));
+        assert!(is_socket(&short.reach));
+        let long = Endpoint::new("http://h/a").unix_socket("/run/x.sock").checked().unwrap();
+        assert!(long.uri.path() == "/a" && is_socket(&long.reach));
+        for bad in [Endpoint::new("unix:"), Endpoint::new("unix:/run/x.sock").public_addresses_only()] {
+            assert_eq!(bad.checked().err().unwrap().kind(), ErrorKind::Invalid);
         }
     }
 
     #[test]
-    fn headers_that_would_smuggle_are_refused_and_secrets_are_not_shown() {
+    fn public_addresses_are_not_checked_through_a_proxy() {
+        let proxied = |url: &str| Endpoint::new(url).proxy("http://p:1");
+        assert_eq!(
+            proxied("http://h/").public_addresses_only().checked().err().unwrap().kind(),
+            ErrorKind::Invalid
+        );
+        assert!(proxied("http://h/").checked().unwrap().proxy.is_some());
+        assert!(proxied("http://localhost/").checked().unwrap().proxy.is_none());
+        let direct = Endpoint::new("http://h/").public_addresses_only().checked().unwrap();
+        assert!(direct.proxy.is_none());
+    }
+
+    #[test]
+    fn headers_with_line_ends_are_rejected_and_secrets_are_not_shown() {
         for (name, value) in [("A", "x\r\nB: y"), ("A\r\nB", "x"), ("", "x"), ("A", "\0"), ("A b", "x")] {
             assert!(Endpoint::new("http://h/").header(name, value).checked().is_err(), "{name:?} {value:?}");
         }
@@ -282,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_http_and_of_the_protocol_are_refused_in_words() {
+    fn the_error_for_a_reserved_header_names_it() {
         for name in [
             "Content-Length",
             "host",
@@ -319,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn redirects_stay_at_the_origin() {
+    fn redirects_are_limited_to_the_origin() {
         let target = Endpoint::new("http://h:80/mcp").checked().unwrap();
         let table = [
             ("/other?x=1", Some("http://h:80/other?x=1")),

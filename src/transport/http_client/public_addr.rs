@@ -7,13 +7,13 @@
 //! successors); MCP 2026-07-28 security best practices (server-side request forgery).
 //!
 //! # Invariants
-//! - An address that embeds an IPv4 address is also judged by that.
-//! - An address that is not known to be public is not public.
+//! - An address that embeds an IPv4 address is public only if the embedded address is public.
+//! - An address that is not known to be public counts as not public.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Returns whether an address is reached over the public internet: not this machine, not its
-/// network, not the services that clouds offer to their machines.
+/// Returns whether an address is on the public internet. This machine, its local network and the
+/// metadata services of clouds are not public.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -64,9 +64,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0x2001, 0..=0x01FF, ..] => false,
         // Documentation.
         [0x2001, 0x0DB8, ..] | [0x3FFF, 0..=0x0FFF, ..] => false,
-        // ISATAP keeps an IPv4 address in the lower half.
+        // ISATAP has an IPv4 address in the lower half.
         [0x2000..=0x3FFF, _, _, _, 0 | 0x0200, 0x5EFE, high, low] => embedded(high, low),
-        // Global unicast; everything else is local, multicast, or not given out.
+        // Global unicast. All other addresses are local, multicast or unassigned.
         [first, ..] => (0x2000..=0x3FFF).contains(&first),
     }
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_judged_with_what_they_carry_inside() {
+    fn addresses_are_classified_with_their_embedded_address() {
         let private = [
             "0.0.0.0",
             "0.1.2.3",

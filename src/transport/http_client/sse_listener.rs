@@ -6,8 +6,9 @@
 //! Source: MCP 2025-11-25 basic/transports (listening, resumability, session management).
 //!
 //! # Invariants
-//! - Pauses grow with every connection without a message, and only a message resets them. After too
-//!   many the listener stops.
+//! - Pauses grow with every connection without a message, and only a message resets them. After
+//!   [`HttpClientLimits::reconnects`](crate::HttpClientLimits::reconnects) such connections in a
+//!   row the listener stops.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
@@ -18,46 +19,47 @@ use ureq::http::{HeaderValue, Method, header};
 
 use super::deadline::{Exchange, StopReason};
 use super::legacy_sse;
-use super::post::{End, Media, Over, Reading, media};
+use super::post::{EventReader, Media, ReadEnd, StreamEnd, media};
+use super::sign_in::Attempts;
 use super::{Job, Shared, close_pool, threads};
 use crate::era::legacy::LAST_EVENT;
 use crate::pool::Pool;
 use crate::sync::lock;
 use crate::transport::sse::{MEDIA_TYPE, Parser};
 
-/// First pause after a stream with at least one message that the server ended.
-const SOON: Duration = Duration::from_millis(50);
-/// First pause otherwise; it doubles.
-const FIRST: Duration = Duration::from_millis(100);
-/// Longest pause that this client chooses.
-const LONGEST: Duration = Duration::from_secs(5);
-/// Longest pause that the server may set.
-const RETRY: Duration = Duration::from_secs(24 * 3600);
+/// First pause after the server ended a stream that had at least one message.
+const SHORT_PAUSE: Duration = Duration::from_millis(50);
+/// First pause in all other cases. It doubles with each connection without a message.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Maximum pause that this client chooses.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// Maximum pause that the server may set.
+const MAX_RETRY: Duration = Duration::from_secs(24 * 3600);
 
 /// Time that opening a session waits for its stream, so that no notification is lost. Some servers
 /// send the head of the stream only with the first message.
 const OPENING: Duration = Duration::from_millis(250);
 
-/// Consecutive connections without a message.
+/// Back-off of reconnection: the number of consecutive connections without a message.
 #[derive(Debug, Default)]
-pub(super) struct Fruitless(u32);
+pub(super) struct Backoff(u32);
 
-impl Fruitless {
+impl Backoff {
     /// Counts a connection, or an attempt at one.
-    pub(super) fn connection(&mut self, events: bool) {
+    pub(super) fn record(&mut self, events: bool) {
         self.0 = if events { 0 } else { self.0.saturating_add(1) };
     }
 
-    pub(super) fn too_many(&self, most: u32) -> bool {
+    pub(super) fn exhausted(&self, most: u32) -> bool {
         self.0 > most
     }
 
     /// Returns the pause before the next attempt. `retry` is the server's reconnection time in
     /// milliseconds; it is used unchanged until two attempts have failed.
     pub(super) fn delay(&self, retry: Option<u64>, clean: bool) -> Duration {
-        let doubled = FIRST * (1 << self.0.saturating_sub(1).min(6));
-        let own = if self.0 == 0 && clean { SOON } else { doubled.min(LONGEST) };
-        match retry.map(|ms| Duration::from_millis(ms).min(RETRY)) {
+        let doubled = FIRST_PAUSE * (1 << self.0.saturating_sub(1).min(6));
+        let own = if self.0 == 0 && clean { SHORT_PAUSE } else { doubled.min(MAX_PAUSE) };
+        match retry.map(|ms| Duration::from_millis(ms).min(MAX_RETRY)) {
             Some(wish) if self.0 < 2 => wish,
             Some(wish) => wish.max(own),
             None => own,
@@ -66,51 +68,60 @@ impl Fruitless {
 }
 
 /// Result of a GET for a stream.
-pub(super) enum Got {
+pub(super) enum GetResult {
     Stream(Body),
-    /// Not now; try again.
-    Later,
+    /// No stream now. The client may try again.
+    Retry,
     /// The connection was refused.
-    Nobody,
+    Refused,
     /// The server has no such stream.
-    Never,
+    Unavailable,
 }
 
-/// Requests a stream: that of the session, or the events after an event.
-pub(super) fn ask(
+/// Requests a stream with GET: the stream of the session or, with `last_event`, the events after
+/// it.
+pub(super) fn get(
     shared: &Shared,
     exchange: &Exchange,
     headers: &[(String, String)],
     session: Option<&str>,
     last_event: &[u8],
-) -> Got {
+) -> GetResult {
     let Ok(mut head) = shared.head(&shared.target.uri, Method::GET, headers, session) else {
-        return Got::Never;
+        return GetResult::Unavailable;
     };
     head.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(MEDIA_TYPE));
     if !last_event.is_empty() {
-        let Ok(mut id) = HeaderValue::from_bytes(last_event) else { return Got::Never };
+        let Ok(mut id) = HeaderValue::from_bytes(last_event) else { return GetResult::Unavailable };
         id.set_sensitive(true);
         head.headers_mut().insert(LAST_EVENT, id);
     }
+    let mut attempts = Attempts::new(false);
+    attempts.set_used(head.headers());
     match shared.agent.run(head) {
+        Ok(response)
+            if response.status() == 401
+                && shared.credentials.renew(&response, &mut attempts).unwrap_or(false) =>
+        {
+            GetResult::Retry
+        }
         Ok(response) => match response.status().as_u16() {
-            200 if media(response.headers()) == Media::Events => Got::Stream(response.into_body()),
-            // The server has not noticed the end of the last stream, or it is overloaded.
-            408 | 409 | 425 | 429 | 500..=599 => Got::Later,
-            // 405: no such stream; 404 and 410: no such session. A redirect or a lack of rights
-            // does not change either.
-            _ => Got::Never,
+            200 if media(response.headers()) == Media::Events => GetResult::Stream(response.into_body()),
+            // The server has not detected the end of the last stream, or it is overloaded.
+            408 | 409 | 425 | 429 | 500..=599 => GetResult::Retry,
+            // 405 means no such stream, 404 and 410 mean no such session. Trying again does not
+            // help, nor after a redirect or a rejected authorisation.
+            _ => GetResult::Unavailable,
         },
-        Err(_) if exchange.stop_reason().is_some() => Got::Never,
-        Err(ureq::Error::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => Got::Nobody,
-        Err(_) => Got::Later,
+        Err(_) if exchange.stop_reason().is_some() => GetResult::Unavailable,
+        Err(ureq::Error::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => GetResult::Refused,
+        Err(_) => GetResult::Retry,
     }
 }
 
-/// Keeps the session's stream open.
+/// Reader of the session's stream, which it opens again when it ends.
 pub(super) struct Listener {
-    /// Reads one stream at a time; that of the next session waits for the end of the last one.
+    /// Reads one stream at a time. The stream of a new session starts after the end of the old one.
     pool: Pool<Job>,
     current: Mutex<Current>,
 }
@@ -127,15 +138,15 @@ impl Listener {
         Listener { pool: threads(1, 4), current: Mutex::default() }
     }
 
-    /// Opens the stream of a session, and ends that of an earlier one.
+    /// Opens the stream of a session, and stops the stream of an earlier session.
     pub(super) fn open(&self, shared: &Arc<Shared>, headers: Vec<(String, String)>) {
         let shared = Arc::clone(shared);
         lock(&self.current).headers.clone_from(&headers);
         let exchange = self.begin(move |exchange| listen(&shared, exchange, &headers));
-        exchange.wait_met(OPENING);
+        exchange.wait_responded(OPENING);
     }
 
-    /// Continues to read a stream that is open.
+    /// Takes over a stream that is open, and reads it on the pool.
     pub(super) fn adopt(&self, shared: &Arc<Shared>, body: Body, parser: Parser) {
         let shared = Arc::clone(shared);
         self.begin(move |exchange| legacy_sse::listen(&shared, exchange, body, parser));
@@ -150,11 +161,11 @@ impl Listener {
         let reads = Arc::clone(&exchange);
         let job: Job = Box::new(move || {
             read(&reads);
-            reads.meet();
+            reads.set_responded();
         });
-        // OK to fail: without the thread only notifications and requests of the server are missing.
+        // OK to fail: calls work without the stream, only messages of the server are missed.
         if self.pool.try_submit(job).is_err() {
-            exchange.meet();
+            exchange.set_responded();
         }
         exchange
     }
@@ -167,8 +178,8 @@ impl Listener {
         }
     }
 
-    /// Ends the session at the server (2025-11-25 basic/transports, session management). The server
-    /// may reject that.
+    /// Ends the session with a DELETE, which the server may reject (2025-11-25 basic/transports,
+    /// session management).
     pub(super) fn end_session(&self, shared: &Shared, deadline: Instant) {
         let Some(session) = shared.session() else { return };
         let headers = lock(&self.current).headers.clone();
@@ -177,7 +188,7 @@ impl Listener {
         if let Ok(head) = shared.head(&shared.target.uri, Method::DELETE, &headers, Some(&session)) {
             let _ = shared.agent.run(head);
         }
-        shared.latch(None);
+        shared.store_session(None);
     }
 
     #[cfg(test)]
@@ -185,36 +196,37 @@ impl Listener {
         self.pool.threads()
     }
 
-    /// Waits until it reads no more, or until `deadline`.
+    /// Waits until no thread reads a stream, or until `deadline`.
     pub(super) fn wait_idle(&self, deadline: Instant) {
         self.pool.wait_idle(deadline);
     }
 }
 
-/// Reads the session's stream until it is stopped or the server has none.
+/// Reads the session's stream, and opens it again when it ends, until the exchange is stopped or
+/// the server has no such stream.
 fn listen(shared: &Shared, exchange: &Arc<Exchange>, headers: &[(String, String)]) {
     let (Some(sink), session) = (shared.sink(), shared.session()) else { return };
     let mut parser = Parser::new(shared.frame_bytes);
-    let mut fruitless = Fruitless::default();
-    // OK to drop: the next message gets the same failure.
-    let _ = shared.exchanging(exchange, || {
-        while !fruitless.too_many(shared.reconnects) {
-            let got = ask(shared, exchange, headers, session.as_deref(), parser.last_id());
-            exchange.meet();
+    let mut backoff = Backoff::default();
+    // OK to drop: the next message fails for the same reason.
+    let _ = shared.run_exchange(exchange, || {
+        while !backoff.exhausted(shared.reconnects) {
+            let got = get(shared, exchange, headers, session.as_deref(), parser.last_id());
+            exchange.set_responded();
             let over = match got {
-                Got::Stream(body) => {
-                    let reading = Reading { exchange, sink: &*sink, turn: &mut || true };
+                GetResult::Stream(body) => {
+                    let reading = EventReader { exchange, sink: &*sink, waiting: &mut || true };
                     match reading.run(body, &mut parser) {
-                        End::Over(over) => over,
-                        End::Answered | End::NobodyWaits => Over::default(),
+                        ReadEnd::Ended(over) => over,
+                        ReadEnd::Completed | ReadEnd::NotWaiting => StreamEnd::default(),
                     }
                 }
-                Got::Later | Got::Nobody => Over::default(),
-                Got::Never => break,
+                GetResult::Retry | GetResult::Refused => StreamEnd::default(),
+                GetResult::Unavailable => break,
             };
             parser.restart();
-            fruitless.connection(over.events);
-            if exchange.pause(fruitless.delay(parser.retry(), over.clean), &mut || true).is_err() {
+            backoff.record(over.events);
+            if exchange.pause(backoff.delay(parser.retry(), over.clean), &mut || true).is_err() {
                 break;
             }
         }
@@ -227,41 +239,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_grows_until_messages_come() {
+    fn pauses_grow_until_a_message_arrives() {
         let ms = Duration::from_millis;
-        let mut fruitless = Fruitless::default();
-        fruitless.connection(true);
-        assert_eq!(fruitless.delay(None, true), ms(50));
-        assert_eq!(fruitless.delay(None, false), ms(100));
+        let mut backoff = Backoff::default();
+        backoff.record(true);
+        assert_eq!(backoff.delay(None, true), ms(50));
+        assert_eq!(backoff.delay(None, false), ms(100));
         let mut waits = Vec::new();
         for _ in 0..8 {
-            fruitless.connection(false);
-            waits.push(fruitless.delay(None, true).as_millis());
+            backoff.record(false);
+            waits.push(backoff.delay(None, true).as_millis());
         }
         assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        assert!(fruitless.too_many(7) && !fruitless.too_many(8));
-        fruitless.connection(true);
-        assert_eq!(fruitless.delay(None, true), ms(50));
+        assert!(backoff.exhausted(7) && !backoff.exhausted(8));
+        backoff.record(true);
+        assert_eq!(backoff.delay(None, true), ms(50));
         for _ in 0..1000 {
-            fruitless.connection(false);
+            backoff.record(false);
         }
-        assert_eq!(fruitless.delay(None, false), LONGEST);
+        assert_eq!(backoff.delay(None, false), MAX_PAUSE);
     }
 
     #[test]
-    fn the_server_may_ask_for_a_time_but_not_for_a_storm() {
+    fn the_retry_time_of_the_server_has_a_lower_bound() {
         let ms = Duration::from_millis;
-        let mut fruitless = Fruitless::default();
+        let mut backoff = Backoff::default();
         for events in [true, false] {
-            fruitless.connection(events);
-            assert_eq!(fruitless.delay(Some(500), true), ms(500));
-            assert_eq!(fruitless.delay(Some(0), true), ms(0));
+            backoff.record(events);
+            assert_eq!(backoff.delay(Some(500), true), ms(500));
+            assert_eq!(backoff.delay(Some(0), true), ms(0));
         }
         for _ in 0..5 {
-            fruitless.connection(false);
+            backoff.record(false);
         }
-        assert_eq!(fruitless.delay(Some(0), true), ms(3200));
-        assert_eq!(fruitless.delay(Some(10_000), true), ms(10_000));
-        assert_eq!(fruitless.delay(Some(u64::MAX), true), RETRY);
+        assert_eq!(backoff.delay(Some(0), true), ms(3200));
+        assert_eq!(backoff.delay(Some(10_000), true), ms(10_000));
+        assert_eq!(backoff.delay(Some(u64::MAX), true), MAX_RETRY);
     }
 }

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{Endpoint, HttpTransport};
+use super::{Endpoint, HttpTransport, MessageHandler};
 use crate::Limits;
 use crate::json::Doc;
-use crate::transport::client::{Answered, Failure, Kind, MessageHandler, Outgoing, Session, Transport, Wait};
+use crate::transport::client::{Completed, Failure, Kind, Outgoing, SendMode, Session, Transport};
 
 /// Upper bound of a wait, also on a loaded machine.
-const LONG: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Message handler that records all messages and failures.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Recorder {
 
     /// Waits until `look` finds something in the records.
     fn wait<T>(&self, mut look: impl FnMut(&Records) -> Option<T>) -> T {
-        let end = Instant::now() + LONG;
+        let end = Instant::now() + TIMEOUT;
         let mut records = self.records.lock().unwrap();
         loop {
             if let Some(found) = look(&records) {
@@ -58,7 +58,7 @@ impl Recorder {
 }
 
 impl MessageHandler for Recorder {
-    fn frame(&self, frame: &[u8]) -> Option<Answered> {
+    fn frame(&self, frame: &[u8]) -> Option<Completed> {
         let text = String::from_utf8_lossy(frame).into_owned();
         let answers = Doc::parse(frame).ok().and_then(|doc| {
             let root = doc.root();
@@ -66,7 +66,7 @@ impl MessageHandler for Recorder {
             root.get("id")?.as_u64()
         });
         self.note(|records| records.frames.push(text));
-        answers.map(|id| Answered { id, waking: None })
+        answers.map(|id| Completed { id, waking: None })
     }
 
     fn waiting(&self) -> bool {
@@ -87,7 +87,7 @@ impl MessageHandler for Recorder {
 
     fn deadline(&self, id: u64) -> Option<Instant> {
         let records = self.records.lock().unwrap();
-        (!records.gone.contains(&id)).then(|| records.deadline.unwrap_or_else(|| Instant::now() + LONG))
+        (!records.gone.contains(&id)).then(|| records.deadline.unwrap_or_else(|| Instant::now() + TIMEOUT))
     }
 }
 
@@ -109,22 +109,22 @@ impl Line {
         Line::to(Endpoint::new(url), &Limits::default())
     }
 
-    fn send(&self, frame: &str, kind: Kind, session: Session, drive: Wait<'_>) -> Result<(), Failure> {
+    fn send(&self, frame: &str, kind: Kind, session: Session, mode: SendMode<'_>) -> Result<(), Failure> {
         let headers = [("MCP-Protocol-Version".to_owned(), "x".to_owned())];
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TIMEOUT;
         self.transport
-            .send(&Outgoing { frame: frame.as_bytes(), kind, session, headers: &headers, deadline }, drive)
+            .send(&Outgoing { frame: frame.as_bytes(), kind, session, headers: &headers, deadline }, mode)
     }
 
     /// Sends a request and runs its exchange on this thread.
     fn call(&self, id: u64, session: Session) -> Result<(), Failure> {
         let frame = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"m\"}}\n");
-        self.send(&frame, Kind::Request(id), session, Wait::Blocking(&mut || true))
+        self.send(&frame, Kind::Request(id), session, SendMode::Blocking(&mut || true))
     }
 
     fn begin(&self, id: u64) -> Result<(), Failure> {
         let frame = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"m\"}}\n");
-        self.send(&frame, Kind::Request(id), Session::None, Wait::Queued)
+        self.send(&frame, Kind::Request(id), Session::None, SendMode::Queued)
     }
 
     fn deadline(&self, time: Duration) {
@@ -137,10 +137,17 @@ impl Line {
 
     /// Closes the transport and checks that no thread is left.
     fn close(self) {
-        self.transport.close(Instant::now() + LONG);
+        self.transport.close(Instant::now() + TIMEOUT);
         self.transport.wait_without_threads();
-        assert!(crate::sync::lock(&self.transport.shared.live).exchanges.is_empty());
+        assert!(crate::sync::lock(&self.transport.shared.in_flight).exchanges.is_empty());
         assert!(self.recorder.records.lock().unwrap().end.is_some());
         assert!(matches!(self.call(999, Session::None), Err(Failure::Closed(_))));
     }
+}
+
+/// Limits with this number of attempts to resume a stream.
+fn reconnecting(attempts: u32) -> Limits {
+    let mut limits = Limits::default();
+    limits.http_client.reconnects = attempts;
+    limits
 }

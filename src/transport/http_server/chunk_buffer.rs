@@ -11,10 +11,10 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// Largest chunk, below the sizes that allocators treat as large.
-const LARGEST: usize = 32 << 10;
-/// Smallest chunk.
-const SMALLEST: usize = 512;
+/// Maximum size of a chunk, below the sizes that allocators treat as large.
+const MAX_CHUNK: usize = 32 << 10;
+/// Minimum size of a chunk.
+const MIN_CHUNK: usize = 512;
 
 #[derive(Debug, Default)]
 pub(super) struct ChunkBuffer {
@@ -30,7 +30,7 @@ impl ChunkBuffer {
         self.len
     }
 
-    /// Returns the bytes of memory it holds.
+    /// Returns the allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
         self.memory
     }
@@ -39,9 +39,9 @@ impl ChunkBuffer {
         while !bytes.is_empty() {
             let room = self.queue.back().map_or(0, |last| last.capacity() - last.len());
             if room == 0 {
-                // As long as all before it: a short message needs little memory, a long one few
-                // chunks.
-                let chunk = Vec::with_capacity(bytes.len().max(self.len).clamp(SMALLEST, LARGEST));
+                // As long as all chunks before it, so a short message takes little memory and a
+                // long message few chunks.
+                let chunk = Vec::with_capacity(bytes.len().max(self.len).clamp(MIN_CHUNK, MAX_CHUNK));
                 self.memory += chunk.capacity();
                 self.queue.push_back(chunk);
                 continue;
@@ -76,7 +76,7 @@ impl ChunkBuffer {
         }
     }
 
-    /// Returns everything in one buffer.
+    /// Returns all bytes in one buffer.
     pub(super) fn into_vec(mut self) -> Vec<u8> {
         if self.queue.len() == 1 && self.consumed == 0 {
             return self.queue.pop_front().unwrap_or_default();
@@ -101,11 +101,11 @@ mod tests {
             all.chunks(step).for_each(|piece| buffer.push(piece));
             assert_eq!(buffer.len(), all.len());
             assert!(
-                buffer.memory() >= all.len() && buffer.memory() <= all.len() + LARGEST,
+                buffer.memory() >= all.len() && buffer.memory() <= all.len() + MAX_CHUNK,
                 "{}",
                 buffer.memory()
             );
-            assert!(buffer.queue.iter().all(|p| p.capacity() <= LARGEST));
+            assert!(buffer.queue.iter().all(|p| p.capacity() <= MAX_CHUNK));
             let mut out = Vec::new();
             while buffer.len() > 199_000 {
                 let front = buffer.front()[0].to_vec();
@@ -125,6 +125,6 @@ mod tests {
         buffer.consume(40_000);
         assert_eq!((buffer.len(), buffer.memory()), (0, 0));
         buffer.push(b"x");
-        assert_eq!((buffer.memory(), buffer.into_vec()), (SMALLEST, b"x".to_vec()));
+        assert_eq!((buffer.memory(), buffer.into_vec()), (MIN_CHUNK, b"x".to_vec()));
     }
 }

@@ -10,9 +10,9 @@
 //!   that differ could see two different requests.
 //! - Dropped bytes are bounded by [`MAX_DROPPED`].
 
-/// Most bytes of extensions and trailers in one body.
+/// Maximum number of bytes of extensions and trailers in one body.
 const MAX_DROPPED: usize = 4096;
-/// Most digits of a chunk size: more than any limit needs, too few to overflow.
+/// Maximum number of digits of a chunk size: enough for every limit, too few to overflow.
 const MAX_DIGITS: u8 = 15;
 
 /// Position in the body.
@@ -35,7 +35,7 @@ enum State {
 /// Error of a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChunkError {
-    /// It is not a chunked body, or has too many extensions or trailers.
+    /// The body is not a chunked body, or has too many extensions or trailers.
     Malformed,
     TooLong,
 }

@@ -18,14 +18,14 @@ use mio::{Interest, Poll, Token};
 
 use super::head::{Head, StatusError};
 use super::request_reader::{Bounds, RequestReader, RequestSink, Step};
-use super::responder::Responder;
+use super::responder::{Responder, ResponseWriter};
 use super::response_head::{ResponseOptions, response_head};
 use super::socket_writer::{Exchange, Shared, SocketWriter, State};
 use super::{Admission, Response, Service};
 
-/// Bytes read at once.
+/// Size of one read, in bytes.
 const READ_BYTES: usize = 16 << 10;
-/// Requests or reads of one connection before the others get their turn.
+/// Maximum number of requests or reads of one connection in one iteration of the loop.
 const MAX_ROUNDS: usize = 8;
 /// Bytes of a rejected request that are read and dropped before the connection is closed. Most
 /// clients read the response only after they have sent the whole body, and lose it if the
@@ -33,7 +33,7 @@ const MAX_ROUNDS: usize = 8;
 const MAX_DRAINED: usize = 64 << 20;
 /// A comment of the event stream format, as a chunk and without one.
 const COMMENT_CHUNK: &[u8] = b"3\r\n:\n\n\r\n";
-const COMMENT: &[u8] = b":\n\n";
+pub(super) const COMMENT: &[u8] = b":\n\n";
 
 /// Shared context of all connections.
 pub(super) struct Context {
@@ -44,8 +44,10 @@ pub(super) struct Context {
     pub read_buffer: Vec<u8>,
     /// Id of the last exchange.
     pub last_exchange: u64,
-    /// Time of the current turn of the loop.
+    /// Time of the current iteration of the loop.
     pub now: Instant,
+    /// A connection has a request that waits for the service.
+    pub has_waiting: bool,
     /// Deadline of the shutdown, once it has begun.
     pub stop_at: Option<Instant>,
 }
@@ -56,7 +58,7 @@ impl Context {
     }
 }
 
-/// What the event loop must do with a connection.
+/// Next action of the event loop for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Wait,
@@ -68,9 +70,11 @@ pub(super) enum Next {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadState {
     Reading,
-    /// A request was handed over. Its exchange may have finished since.
+    /// The service checks the request again later.
+    Waiting,
+    /// A request was passed to the service. Its exchange may have finished since.
     Handling,
-    /// The response ends the connection. Input is dropped; so many bytes were.
+    /// The response ends the connection. Input is dropped; the number counts its bytes.
     Draining(usize),
 }
 
@@ -83,7 +87,7 @@ pub(super) struct Connection {
     state: ReadState,
     /// Start of the idle time, of the current request or of its body.
     since: Instant,
-    /// Time of the peer's last read, while bytes are queued.
+    /// Time of the last successful write while bytes stay queued, or of the first failed one.
     stalled_since: Option<Instant>,
     readable: bool,
     /// The peer has closed its side. Earlier input may still be unread.
@@ -173,6 +177,9 @@ impl Connection {
             if let ReadState::Draining(drained) = self.state {
                 return self.drain(&state, drained, context);
             }
+            if self.state == ReadState::Waiting {
+                return Next::Wait;
+            }
             let next = match self.reader.take_pipelined() {
                 Some(bytes) => {
                     drop(state);
@@ -186,6 +193,20 @@ impl Connection {
             }
         }
         Next::Continue
+    }
+
+    /// Passes a waiting request to the service again.
+    pub(super) fn check_again(&mut self, context: &mut Context) -> Next {
+        if self.state != ReadState::Waiting {
+            return Next::Wait;
+        }
+        let deadline = self.deadline;
+        self.state = ReadState::Reading;
+        let next = self.advance(context);
+        if self.state == ReadState::Waiting {
+            self.deadline = deadline;
+        }
+        next
     }
 
     /// Reads once. Returns `None` if bytes were read.
@@ -239,6 +260,10 @@ impl Connection {
                 self.advance(context)
             }
             ReadState::Draining(_) => Next::Close,
+            ReadState::Waiting => {
+                self.reject(&mut state, StatusError(503), context);
+                Next::Wait
+            }
             ReadState::Reading if self.reader.is_empty() => Next::Close,
             ReadState::Reading => {
                 self.reject(&mut state, StatusError(408), context);
@@ -257,7 +282,7 @@ impl Connection {
         Next::Wait
     }
 
-    /// Closes an idle connection, or lets its exchange finish.
+    /// Closes an idle connection. Other connections close after their exchange.
     pub(super) fn begin_stop(&mut self, context: &mut Context) -> Next {
         let mut state = self.writer.state();
         state.options.keep_alive = false;
@@ -275,12 +300,13 @@ impl Connection {
                 EvictionRank::Unread(self.stalled_since.unwrap_or(state.last_activity))
             }
             ReadState::Draining(_) => EvictionRank::Rejected(self.since),
+            ReadState::Waiting => EvictionRank::Unread(self.since),
             ReadState::Handling => EvictionRank::Idle(state.last_activity),
             ReadState::Reading => EvictionRank::Idle(self.since),
         })
     }
 
-    /// Returns the time of the peer's last read, while bytes are queued.
+    /// Returns the time of the last write that the socket accepted, while bytes are queued.
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         self.stalled_since
     }
@@ -325,8 +351,9 @@ impl Connection {
                 read => break read,
             }
         };
-        // A short read has emptied the socket (epoll(7)). Later input causes an event.
-        self.readable = read.as_ref().is_ok_and(|n| *n == buffer.len());
+        // A short read has emptied the socket (epoll(7)), and later input causes an event. On Windows,
+        // mio reports an event only after a read has failed because there is no input.
+        self.readable = read.as_ref().is_ok_and(|n| cfg!(windows) || *n == buffer.len());
         read
     }
 
@@ -342,6 +369,12 @@ impl Connection {
                 self.state = ReadState::Handling;
                 self.deadline = context.now + context.shared.limits.comment_interval;
                 self.reader.store_pipelined(&bytes[n..]);
+            }
+            Ok((_, Step::Waiting)) => {
+                self.state = ReadState::Waiting;
+                self.since = context.now;
+                self.deadline = context.now + context.shared.limits.body_timeout;
+                context.has_waiting = true;
             }
             Ok((n, Step::Rejected { response, mut options, whole })) => {
                 let writer = Arc::clone(&self.writer);
@@ -403,7 +436,7 @@ impl Connection {
         self.writer.send(state, &[&head, if options.head_only { &[] } else { body }]);
     }
 
-    /// Closes the sending side once nothing is queued, and drops further input. To close a socket
+    /// Closes the sending side once nothing is queued, and drops further input. Closing a socket
     /// with unread input resets the connection, and the peer loses a response that it has not read
     /// (RFC 9112, 9.6).
     fn begin_drain(&mut self, state: &State, context: &Context) {
@@ -461,7 +494,8 @@ impl RequestSink for ServiceSink<'_> {
         let id = self.context.last_exchange;
         options.keep_alive &= !self.context.stopping();
         if self.writer.open_exchange(id, options) {
-            let responder = Responder { writer: Arc::clone(self.writer), id, common_fields: Vec::new() };
+            let writer: Arc<dyn ResponseWriter> = Arc::<SocketWriter>::clone(self.writer);
+            let responder = Responder { writer, id, common_fields: Vec::new() };
             self.context.service.handle(head, body, responder);
         }
     }

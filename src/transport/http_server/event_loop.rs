@@ -1,13 +1,13 @@
 //! Event loop of the HTTP server: one thread waits for every listener and every connection.
 //!
-//! A turn waits until something is ready, advances each ready connection, runs the commands of
+//! An iteration of the loop waits for events, advances each ready connection, runs the commands of
 //! other threads and handles expired deadlines. When all connections are in use, the loop closes
 //! the one with the lowest [`EvictionRank`].
 //!
 //! # Invariants
 //! - `sweep_at` is never later than the earliest deadline of a connection.
-//! - Connections are accepted after all events of the turn, so a slot is not reused before the
-//!   events of its old connection are processed. The generation in a token detects later ones.
+//! - Connections are accepted after all events of the iteration, so a slot is not reused before the
+//!   events of its old connection are processed. The generation in a token detects later events.
 //! - `buffered_bytes` is the sum of the memory of all request readers.
 
 use std::io;
@@ -24,19 +24,19 @@ use super::socket_writer::{LoopHandle, Shared, SocketWriter, earliest};
 use crate::error::Error;
 use crate::limits::Limits;
 
-/// Connections beyond the limit that may be open to receive 503.
+/// Maximum number of connections beyond the limit that are open to receive 503.
 const MAX_REJECTED: usize = 16;
 /// File descriptors reserved for the rest of the process.
 #[cfg(unix)]
 const OTHER_FILES: u64 = 64;
-/// Connections accepted from one listener in one turn.
+/// Maximum number of connections accepted from one listener in one iteration.
 const MAX_ACCEPTS: usize = 64;
-/// Events processed in one turn.
+/// Maximum number of events processed in one iteration.
 const MAX_EVENTS: usize = 256;
-/// Shortest time between two sweeps over all deadlines, and pause after the system could not
-/// accept a connection.
+/// Minimum time between two sweeps over all deadlines, and pause after the system could not accept
+/// a connection.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A peer that read nothing for this long may be evicted when too many bytes are unsent.
+/// Time without a read after which a peer may be evicted when too many bytes are unsent.
 const STALLED: Duration = Duration::from_secs(1);
 /// Token of the waker. Listeners have the tokens from 1 on.
 const WAKER: Token = Token(0);
@@ -138,6 +138,7 @@ impl EventLoop {
             read_buffer: Vec::new(),
             last_exchange: 0,
             now,
+            has_waiting: false,
             stop_at: None,
         };
         Ok(EventLoop {
@@ -167,15 +168,15 @@ impl EventLoop {
     /// # Errors
     /// Waiting failed; every connection has been closed.
     pub(crate) fn run(&mut self) -> Result<(), Error> {
-        self.context.shared.loop_thread.get_or_init(|| std::thread::current().id());
+        self.context.shared.events.serve_here();
         while !self.finished {
-            self.turn()?;
+            self.poll_once()?;
         }
         Ok(())
     }
 
     /// Waits until something is ready and processes it.
-    fn turn(&mut self) -> Result<(), Error> {
+    fn poll_once(&mut self) -> Result<(), Error> {
         let timeout = self.timeout();
         if let Err(error) = self.context.poll.poll(&mut self.events, timeout) {
             if error.kind() != io::ErrorKind::Interrupted {
@@ -233,7 +234,8 @@ impl EventLoop {
         }
         let times = [self.sweep_at, self.tick_at, self.accept_at, self.context.stop_at];
         let next = times.into_iter().flatten().min()?;
-        // The system rounds this up to milliseconds. A turn that starts too early does nothing.
+        // The system rounds this up to milliseconds. An iteration that starts too early does
+        // nothing.
         Some(next.saturating_duration_since(Instant::now()))
     }
 
@@ -261,7 +263,7 @@ impl EventLoop {
         self.evict_stalled_readers();
     }
 
-    /// Runs `run` on a connection and executes its request.
+    /// Runs `run` on a connection and performs the action that it returns.
     fn with_connection(&mut self, slot: usize, run: impl FnOnce(&mut Connection, &mut Context) -> Next) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let before = connection.reader.memory();
@@ -293,7 +295,8 @@ impl EventLoop {
         }
     }
 
-    /// Closes the connections that read nothing for longest while too many bytes are unsent.
+    /// While too many bytes are unsent, closes the connections whose sockets have accepted no bytes
+    /// for the longest time.
     fn evict_stalled_readers(&mut self) {
         while self.context.shared.is_over_half_full() {
             let connections = self.connections.iter();
@@ -335,6 +338,11 @@ impl EventLoop {
         }
         if self.tick_at.is_some_and(|at| at <= now) {
             self.tick_at = self.context.service.tick(now);
+            if std::mem::take(&mut self.context.has_waiting) {
+                for slot in 0..self.connections.slots.len() {
+                    self.with_connection(slot, Connection::check_again);
+                }
+            }
         }
         if self.context.stop_at.is_some_and(|at| at <= now) {
             self.close_all();
@@ -384,8 +392,8 @@ impl EventLoop {
         });
     }
 
-    /// Makes room for a connection. Returns `false` if every other one has an open exchange: the
-    /// new one can only be rejected.
+    /// Closes a connection to make room for a new one. Returns `false` if all connections have an
+    /// open exchange; then the new connection must be rejected.
     fn make_room(&mut self) -> bool {
         let is_rejected = |(rank, _): &(EvictionRank, usize)| matches!(rank, EvictionRank::Rejected(_));
         let (rejected, others): (Vec<_>, Vec<_>) = self.ranked().partition(is_rejected);
@@ -407,7 +415,7 @@ impl EventLoop {
         self.connections.iter().filter_map(|(slot, other)| Some((other.eviction_rank()?, slot)))
     }
 
-    /// Accepts nothing from now on. Closes idle connections at once and the others after their
+    /// Stops accepting connections. Closes idle connections at once and the others after their
     /// exchange.
     fn begin_stop(&mut self, deadline: Instant) {
         let first = !self.context.stopping();
@@ -438,7 +446,7 @@ impl Drop for EventLoop {
     }
 }
 
-/// Returns the limit, or fewer if the process may not open so many files.
+/// Returns the limit, lowered if the process may open fewer files.
 fn max_connections(limit: usize) -> usize {
     #[cfg(unix)]
     {
@@ -462,10 +470,10 @@ mod tests {
     use super::super::{Admission, Head, Responder, Response};
     use super::*;
 
-    /// A service that keeps its responders, and counts requests and disconnected peers.
-    struct Silent(Vec<Responder>, Arc<[AtomicUsize; 2]>);
+    /// Service that stores its responders, and counts requests and disconnected peers.
+    struct SilentService(Vec<Responder>, Arc<[AtomicUsize; 2]>);
 
-    impl Service for Silent {
+    impl Service for SilentService {
         fn check(&mut self, _: &Head<'_>) -> Admission {
             Admission::ReadBody
         }
@@ -491,32 +499,32 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_a_closed_connection_does_not_reach_its_successor() {
+    fn an_event_of_a_closed_connection_is_not_delivered_to_the_next_one_in_its_slot() {
         let listeners = Listener::bind("127.0.0.1:0").unwrap();
         let address = listeners[0].address().to_owned();
         let counts = Arc::<[AtomicUsize; 2]>::default();
         let count = |n: usize| counts[n].load(Ordering::Relaxed);
-        let service = Silent(Vec::new(), Arc::clone(&counts));
+        let service = SilentService(Vec::new(), Arc::clone(&counts));
         let mut event_loop = EventLoop::new(listeners, &Limits::default(), |_| service).unwrap();
         let closed = TcpStream::connect(&address).unwrap();
         while event_loop.connections.len() == 0 {
-            event_loop.turn().unwrap();
+            event_loop.poll_once().unwrap();
         }
         let token = event_loop.connections.get_mut(0).unwrap().token;
         drop(closed);
         while event_loop.connections.len() > 0 {
-            event_loop.turn().unwrap();
+            event_loop.poll_once().unwrap();
         }
         let mut open = TcpStream::connect(&address).unwrap();
         open.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         while count(0) == 0 {
-            event_loop.turn().unwrap();
+            event_loop.poll_once().unwrap();
         }
         event_loop.process_event(token, true, true, false);
         assert_eq!(count(1), 0);
         drop(open);
         while count(1) == 0 {
-            event_loop.turn().unwrap();
+            event_loop.poll_once().unwrap();
         }
     }
 }

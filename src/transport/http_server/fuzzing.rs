@@ -42,7 +42,7 @@ pub(crate) fn requests(pieces: &[&[u8]]) -> Vec<String> {
                     transcript.0.push(refused.0.to_string());
                     return transcript.0;
                 }
-                Ok((taken, Step::Incomplete)) => {
+                Ok((taken, Step::Incomplete | Step::Waiting)) => {
                     assert_eq!(taken, ahead.len(), "bytes are left although the request is incomplete");
                     ahead.clear();
                 }

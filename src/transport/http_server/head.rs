@@ -1,8 +1,8 @@
 //! Request heads: parsing, strict checks, framing of the body.
 //!
-//! `httparse` splits the lines and trims the values. One pass over the fields finds those that
-//! matter to every request. The checks here reject every head that two HTTP implementations could
-//! read differently. The service checks hosts, paths and tokens.
+//! `httparse` splits the lines and trims the values. One pass over the fields finds those that are
+//! read for every request. The checks here reject every head that two HTTP implementations could
+//! interpret differently. The service checks hosts, paths and tokens.
 //!
 //! # Invariants
 //! - The bytes of a [`Head`] end with an empty line and contain no bare line feed.
@@ -17,7 +17,7 @@ use super::response_head::ResponseOptions;
 /// Upper bound of `HttpLimits::head_fields`.
 const MAX_FIELDS: usize = 128;
 
-/// Room for the fields of a head that is being parsed.
+/// Buffer for the fields of a head that is being parsed.
 pub(super) type Fields<'b> = [MaybeUninit<httparse::Header<'b>>; MAX_FIELDS];
 
 pub(super) const fn field_buffer<'b>() -> Fields<'b> {
@@ -38,11 +38,11 @@ pub(crate) struct Head<'a> {
     pub(crate) known: KnownFields<'a>,
 }
 
-/// Value of a field that occurs twice although it may occur once. No check accepts a control
-/// character, and no received value contains this one.
+/// Stored value of a field that occurs twice although it may occur once. No check accepts a control
+/// character, and no received value contains NUL.
 const REPEATED: &[u8] = b"\0";
 
-/// Fields that matter to every request.
+/// Fields that are read for every request.
 #[derive(Default)]
 pub(crate) struct KnownFields<'a> {
     pub(crate) host: Option<&'a [u8]>,
@@ -53,11 +53,12 @@ pub(crate) struct KnownFields<'a> {
     accepts: Option<Accepts>,
     /// `Content-Encoding` names a coding other than `identity`.
     pub(crate) is_encoded: bool,
-    /// `Connection` has these options.
+    /// Options of the field `Connection`.
     close: bool,
     keep_alive: bool,
-    /// `Expect` is present, and has another value than `100-continue`.
+    /// The field `Expect` is present.
     expects: bool,
+    /// Its value is not `100-continue`.
     expects_other: bool,
 }
 
@@ -86,6 +87,29 @@ impl<'a> Head<'a> {
     /// Returns the media types that the client accepts: all without `Accept` (RFC 9110 §12.5.1).
     pub(crate) fn accepts(&self) -> Accepts {
         self.known.accepts.unwrap_or(Accepts { json: true, events: true })
+    }
+}
+
+impl<'a> Head<'a> {
+    /// Returns the head of a request that another HTTP server received. That server has split the
+    /// head into these parts and determines the framing.
+    ///
+    /// # Errors
+    /// A part is invalid: a method or a name that is not a token, a target that is not a path, a
+    /// value with a control character, or no host.
+    pub(super) fn of_parts(
+        method: &'a str,
+        target: &'a str,
+        fields: &'a [httparse::Header<'a>],
+    ) -> Result<Head<'a>, StatusError> {
+        let is_name = |name: &str| !name.is_empty() && name.bytes().all(is_token);
+        let is_value = |value: &[u8]| !value.iter().any(|b| *b < b' ' && *b != b'\t' || *b == 0x7f);
+        if !is_name(method) || !fields.iter().all(|field| is_name(field.name) && is_value(field.value)) {
+            return Err(StatusError(400));
+        }
+        let mut head = Head { method, target, minor: 1, fields, known: KnownFields::read(fields) };
+        head.check_target()?;
+        Ok(head)
     }
 }
 
@@ -169,7 +193,7 @@ pub(super) struct RequestOptions {
 /// Finds the end of a head. `searched` is the start of the first line that was incomplete, where
 /// the next search continues.
 pub(super) fn find_end(bytes: &[u8], searched: &mut usize) -> Result<Option<usize>, StatusError> {
-    // A peer with another protocol, such as TLS, gets an error at once.
+    // Detects a peer with another protocol, such as TLS, before the whole head has arrived.
     if bytes.first().is_some_and(|b| !is_token(*b)) {
         return Err(StatusError(400));
     }

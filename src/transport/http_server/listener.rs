@@ -14,12 +14,15 @@ use mio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
 use mio::net::{UnixListener, UnixStream};
 
+use super::peer::Peer;
+#[cfg(unix)]
+use super::peer::PeerCredentials;
 use crate::error::{Error, ErrorKind};
 
-/// Address that stands for the sockets passed by the service manager.
+/// Address that selects the sockets passed by the service manager.
 const SYSTEMD: &str = "systemd";
-/// Connections that wait to be accepted. The usual 128 overflow on a busy machine, and a peer that
-/// was dropped retries after a second.
+/// Maximum number of connections that wait to be accepted. The usual 128 are too few on a busy
+/// machine, and a peer whose connection was dropped retries after a second.
 #[cfg(unix)]
 const BACKLOG: i32 = 1024;
 /// Prefix of the address of a Unix socket.
@@ -28,9 +31,9 @@ const UNIX: &str = "unix:";
 /// A listening socket.
 pub(crate) struct Listener {
     inner: Inner,
-    /// Removed on drop.
+    /// Socket file to remove on drop, unless another file has replaced it.
     #[cfg(unix)]
-    file: Option<PathBuf>,
+    file: Option<(PathBuf, FileId)>,
 }
 
 enum Inner {
@@ -128,11 +131,22 @@ impl Listener {
 #[cfg(unix)]
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
-            // This fails if the file is gone, which needs no action.
+        if let Some((file, _)) = self.file.as_ref().filter(|(file, id)| file_id(file) == *id) {
+            // OK to drop: this fails if the file no longer exists.
             let _ = std::fs::remove_file(file);
         }
     }
+}
+
+/// Device and inode.
+#[cfg(unix)]
+type FileId = Option<(u64, u64)>;
+
+#[cfg(unix)]
+fn file_id(file: &Path) -> FileId {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::symlink_metadata(file).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// Returns whether an address has a host and a port. The host itself is not checked.
@@ -186,8 +200,8 @@ fn bind_unix(path: &str) -> Result<Listener, Error> {
     }
     let unix = UnixListener::bind(file).map_err(failed)?;
     rustix::net::listen(&unix, BACKLOG).map_err(|error| failed(error.into()))?;
-    let listener = Listener { inner: Inner::Unix(unix), file: Some(file.to_path_buf()) };
-    // To connect requires write permission, which the usual umask leaves to the owner anyway.
+    let listener = Listener { inner: Inner::Unix(unix), file: Some((file.to_path_buf(), file_id(file))) };
+    // Connecting requires write permission, which the usual umask also limits to the owner.
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     Ok(listener)
 }
@@ -282,4 +296,24 @@ impl Socket {
             Socket::Unix(s) => s,
         }
     }
+
+    /// Returns the process at the other end, from the system. `None` if the connection is closed.
+    pub(super) fn peer(&self) -> Option<Peer> {
+        match self {
+            Socket::Tcp(s) => s.peer_addr().ok().map(Peer::Tcp),
+            #[cfg(unix)]
+            Socket::Unix(s) => Some(Peer::Unix(credentials(s))),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn credentials(socket: &UnixStream) -> Option<PeerCredentials> {
+    let found = rustix::net::sockopt::socket_peercred(socket).ok()?;
+    Some(PeerCredentials { pid: found.pid.as_raw_pid(), uid: found.uid.as_raw(), gid: found.gid.as_raw() })
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn credentials(_: &UnixStream) -> Option<PeerCredentials> {
+    None
 }

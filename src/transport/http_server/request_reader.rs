@@ -1,7 +1,7 @@
 //! HTTP/1.1 request reader: bytes are pushed in, whole requests come out.
 //!
-//! A request that arrives in one piece is handed over without a copy. Only one that arrives in
-//! several pieces is buffered. No I/O and no clock.
+//! A request that arrives in one piece is passed on without a copy. Only a request that arrives in
+//! several pieces is buffered. The reader performs no I/O and reads no clock.
 //!
 //! # Invariants
 //! - `buf` is empty between requests: an idle connection holds no buffer.
@@ -24,9 +24,9 @@ pub(super) struct Bounds {
 
 /// Receiver of requests.
 pub(super) trait RequestSink {
-    /// Decides by its head whether a request's body is read.
+    /// Decides from the head of a request whether its body is read.
     fn check(&mut self, head: &Head<'_>) -> Admission;
-    /// Sends 100, which the peer expects before it sends the body.
+    /// Sends status 100 (Continue), for which the peer waits before it sends the body.
     fn send_continue(&mut self);
     /// Handles a complete request.
     fn handle(&mut self, head: &Head<'_>, options: ResponseOptions, body: &[u8]);
@@ -36,9 +36,11 @@ pub(super) trait RequestSink {
 pub(super) enum Step {
     /// All bytes were consumed and the request is incomplete.
     Incomplete,
-    /// A request was handed over.
+    /// A request was passed to the sink.
     Handled,
-    /// A request was rejected by its head. `whole` if all of it was consumed.
+    /// A request waits: its bytes are stored like pipelined ones, and are pushed again later.
+    Waiting,
+    /// A request was rejected after its head. `whole` is set if all its bytes were consumed.
     Rejected { response: Response, options: ResponseOptions, whole: bool },
 }
 
@@ -51,11 +53,11 @@ pub(super) struct RequestReader {
 
 #[derive(Debug)]
 enum Stage {
-    /// In the head. The lines before `searched` do not end it.
+    /// Reading the head. The lines before `searched` do not end it.
     Head {
         searched: usize,
     },
-    /// In a body of which `left` bytes are missing.
+    /// Reading a body of which `left` bytes are missing.
     Length {
         left: usize,
         body: Box<ChunkBuffer>,
@@ -64,7 +66,7 @@ enum Stage {
         decoder: ChunkDecoder,
         body: Box<ChunkBuffer>,
     },
-    /// `buf` is input behind a request without a response.
+    /// `buf` holds input after a request without a response, or a request that waits.
     Pipelined,
 }
 
@@ -82,7 +84,7 @@ impl RequestReader {
         }
     }
 
-    /// Returns the bytes of memory it holds.
+    /// Returns the memory in use, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.buf.capacity() + self.body().map_or(0, ChunkBuffer::memory)
     }
@@ -97,7 +99,7 @@ impl RequestReader {
         self.body().map(ChunkBuffer::len)
     }
 
-    /// Stores input behind a request that has no response yet.
+    /// Stores input that follows a request without a response.
     pub(super) fn store_pipelined(&mut self, rest: &[u8]) {
         if !rest.is_empty() {
             self.buf = rest.to_vec();
@@ -117,7 +119,7 @@ impl RequestReader {
     /// Reads `input` up to the end of a request. Returns the number of bytes consumed.
     ///
     /// # Errors
-    /// The request is rejected with this status, and the input behind it has no meaning.
+    /// The request is rejected with this status, and the input after it cannot be interpreted.
     pub(super) fn push(
         &mut self,
         input: &[u8],
@@ -164,7 +166,8 @@ impl RequestReader {
             _ => 0,
         };
         let end = if before == 0 && fresh != b"\r" {
-            // Faults behind the limit must not change the status, which would depend on splits.
+            // Errors beyond the limit must not change the status, which would then depend on the
+            // pieces in which the head arrives.
             let limited = &fresh[..fresh.len().min(bounds.head_bytes + 1)];
             let end = find_end(limited, &mut searched)?;
             if end.is_none() {
@@ -201,7 +204,7 @@ impl RequestReader {
         Ok((consumed + n, step))
     }
 
-    /// Processes a complete head. `rest` is the input behind it.
+    /// Processes a complete head. `rest` is the input after it.
     fn begin_body(
         &mut self,
         bytes: &[u8],
@@ -216,9 +219,16 @@ impl RequestReader {
             Framing::Length(n) => Some(usize::try_from(n).unwrap_or(usize::MAX)),
             Framing::Chunked => None,
         };
-        if let Admission::Respond(response) = sink.check(&head) {
-            let n = length.filter(|n| *n <= rest.len());
-            return Ok((n.unwrap_or(0), Step::Rejected { response, options, whole: n.is_some() }));
+        match sink.check(&head) {
+            Admission::ReadBody => {}
+            Admission::Respond(response) => {
+                let n = length.filter(|n| *n <= rest.len());
+                return Ok((n.unwrap_or(0), Step::Rejected { response, options, whole: n.is_some() }));
+            }
+            Admission::Wait => {
+                self.store_pipelined(&[bytes, rest].concat());
+                return Ok((rest.len(), Step::Waiting));
+            }
         }
         let (n, stage) = match length {
             Some(n) if n > bounds.body_bytes => return Err(StatusError(413)),
@@ -249,8 +259,8 @@ impl RequestReader {
         Ok((n, Step::Incomplete))
     }
 
-    /// Hands over a request whose body is complete. Its head is parsed again, which only bodies
-    /// that arrive in several pieces pay for.
+    /// Passes a request to the sink whose body is complete. Parses its head again; this happens
+    /// only for bodies that arrive in several pieces.
     fn finish_body(&mut self, bounds: &Bounds, sink: &mut dyn RequestSink) -> Result<Step, StatusError> {
         let RequestReader { buf, stage } = std::mem::replace(self, RequestReader::new());
         let (Stage::Length { body, .. } | Stage::Chunked { body, .. }) = stage else {

@@ -47,7 +47,7 @@ pub(super) fn response_head<'f>(
     head.extend_from_slice(b"\r\ndate: ");
     head.extend_from_slice(date);
     for (name, value) in fields {
-        // Values may come from handlers or peers. They must not begin a line of their own.
+        // Values may come from handlers or peers. They must not begin a new line.
         let valid = !value.bytes().fold(false, |found, b| found | (b < b' ' && b != b'\t') | (b == 0x7f));
         debug_assert!(valid, "{name} has a control character");
         if valid {
@@ -107,6 +107,7 @@ fn code_and_reason(status: u16) -> &'static str {
         200 => "200 OK",
         202 => "202 Accepted",
         204 => "204 No Content",
+        304 => "304 Not Modified",
         400 => "400 Bad Request",
         401 => "401 Unauthorized",
         403 => "403 Forbidden",
@@ -121,6 +122,7 @@ fn code_and_reason(status: u16) -> &'static str {
         413 => "413 Content Too Large",
         415 => "415 Unsupported Media Type",
         417 => "417 Expectation Failed",
+        429 => "429 Too Many Requests",
         431 => "431 Request Header Fields Too Large",
         501 => "501 Not Implemented",
         503 => "503 Service Unavailable",

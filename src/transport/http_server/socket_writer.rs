@@ -4,7 +4,7 @@
 //! queued, and the event loop writes them when the socket accepts more.
 //!
 //! # Invariants
-//! - While bytes are queued, everything else is queued behind them: bytes stay in order.
+//! - While bytes are queued, further bytes are queued after them, so bytes stay in order.
 //! - `Shared::unsent` is the sum of the queued bytes of all connections. It exceeds its limit only
 //!   by one response that is larger by itself.
 //! - A connection is in the list of notified slots at most once, so the list has a bound.
@@ -14,13 +14,18 @@
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
-use std::thread::{self, ThreadId};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
 
+use super::EngineHandle;
 use super::chunk_buffer::ChunkBuffer;
+use super::event_budget::EventBudget;
 use super::listener::Socket;
-use super::response_head::{DATE_BYTES, Date, ResponseOptions};
+use super::peer::Peer;
+use super::responder::ResponseWriter;
+use super::response_head::{
+    DATE_BYTES, Date, Field, ResponseOptions, chunk_size, is_bodiless, response_head,
+};
 use crate::limits::{HttpLimits, Limits};
 use crate::sync::{lock, wait_for};
 
@@ -30,14 +35,8 @@ const MAX_PARTS: usize = 5;
 /// State that the event loop and all writers share.
 pub(super) struct Shared {
     pub limits: HttpLimits,
-    /// Most bytes queued on one event stream.
-    pub backlog_bytes: usize,
-    /// Most threads blocked on slow peers at once: half of the workers, so that peers that do not
-    /// read cannot occupy them all.
-    max_blocked: usize,
-    blocked: AtomicUsize,
-    /// Thread of the event loop.
-    pub loop_thread: OnceLock<ThreadId>,
+    /// Bounds of the event streams.
+    pub events: EventBudget,
     waker: mio::Waker,
     /// Slots of connections that the loop must advance.
     notified: Mutex<Vec<usize>>,
@@ -46,8 +45,6 @@ pub(super) struct Shared {
     commands: Mutex<Commands>,
     /// Bytes queued on all connections.
     unsent: AtomicUsize,
-    /// Open event streams.
-    streams: AtomicUsize,
     date: Mutex<Date>,
 }
 
@@ -63,16 +60,14 @@ pub(super) struct Commands {
 #[derive(Clone)]
 pub(crate) struct LoopHandle(pub(super) Arc<Shared>);
 
-impl LoopHandle {
-    /// Makes the loop call [`Service::tick`](super::Service::tick) soon.
-    pub(crate) fn wake(&self) {
+impl EngineHandle for LoopHandle {
+    fn wake(&self) {
         lock(&self.0.commands).tick = true;
         self.0.wake();
     }
 
-    /// Closes the listeners at once, and every connection after its exchange or at `deadline`. A
-    /// second call can only make the deadline earlier.
-    pub(crate) fn stop(&self, deadline: Instant) {
+    /// Closes the listeners at once, and every connection after its exchange or at `deadline`.
+    fn stop(&self, deadline: Instant) {
         {
             let mut commands = lock(&self.0.commands);
             commands.stop = earliest(commands.stop, deadline);
@@ -89,20 +84,14 @@ pub(super) fn earliest(at: Option<Instant>, other: Instant) -> Option<Instant> {
 impl Shared {
     /// `max_streams` bounds the limit of event streams further.
     pub(super) fn new(limits: &Limits, max_streams: usize, waker: mio::Waker) -> Shared {
-        let mut http = limits.http.clone();
-        http.streams = http.streams.min(max_streams.max(1));
         Shared {
-            limits: http,
-            backlog_bytes: limits.backlog_bytes,
-            max_blocked: limits.workers / 2,
-            blocked: AtomicUsize::new(0),
-            loop_thread: OnceLock::new(),
+            limits: limits.http.clone(),
+            events: EventBudget::new(limits, max_streams),
             waker,
             notified: Mutex::default(),
             wake_pending: AtomicBool::new(false),
             commands: Mutex::default(),
             unsent: AtomicUsize::new(0),
-            streams: AtomicUsize::new(0),
             date: Mutex::new(Date::new()),
         }
     }
@@ -127,7 +116,7 @@ impl Shared {
         lock(&self.date).now()
     }
 
-    /// Returns whether peers that read nothing should be evicted.
+    /// Returns whether so many bytes are unsent that peers that do not read should be evicted.
     pub(super) fn is_over_half_full(&self) -> bool {
         self.unsent.load(Ordering::Relaxed) > self.limits.unsent_bytes / 2
     }
@@ -139,11 +128,12 @@ impl Shared {
 
     #[cfg(test)]
     pub(super) fn streams(&self) -> usize {
-        self.streams.load(Ordering::Relaxed)
+        self.events.streams()
     }
 }
 
-/// The exchange of a connection, with its id: a request that the service holds.
+/// Exchange of a connection, with its id. An exchange is a request that the service has not
+/// finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exchange {
     None,
@@ -176,7 +166,7 @@ pub(super) struct State {
     pub socket: Option<Socket>,
     pub exchange: Exchange,
     pub options: ResponseOptions,
-    /// The peer has closed its side, and the service knows.
+    /// The peer has closed its side, and the service was notified.
     pub peer_closed: bool,
     /// The loop must advance this connection when the exchange is finished.
     pub notify_when_done: bool,
@@ -229,7 +219,7 @@ impl SocketWriter {
             match write(state, &slices[..parts.len().min(MAX_PARTS)]) {
                 Ok(n) => written = n,
                 Err(_) => {
-                    self.abort(state);
+                    self.disconnect(state);
                     return false;
                 }
             }
@@ -244,7 +234,7 @@ impl SocketWriter {
         let limit = self.shared.limits.unsent_bytes / if behind { 8 } else { 1 };
         if before > 0 && before + rest > limit {
             self.shared.unsent.fetch_sub(rest, Ordering::Relaxed);
-            self.abort(state);
+            self.disconnect(state);
             return false;
         }
         let queue = state.queue.get_or_insert_default();
@@ -269,7 +259,7 @@ impl SocketWriter {
             match result {
                 Ok(0) => return false,
                 Ok(_) => self.notify_waiters(state),
-                Err(_) => self.abort(state),
+                Err(_) => self.disconnect(state),
             }
         }
         true
@@ -288,12 +278,12 @@ impl SocketWriter {
         if has_space {
             return (state, true);
         }
-        if self.shared.loop_thread.get() == Some(&thread::current().id()) {
+        if self.shared.events.is_service_thread() {
             self.flush(&mut state);
             has_space = self.has_space(&state, bytes);
             return (state, has_space);
         }
-        let may_block = self.shared.blocked.fetch_add(1, Ordering::Relaxed) < self.shared.max_blocked;
+        let may_block = self.shared.events.block();
         while may_block && !has_space && state.socket.is_some() && !state.peer_closed {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -304,18 +294,18 @@ impl SocketWriter {
             state.waiters -= 1;
             has_space = self.has_space(&state, bytes);
         }
-        self.shared.blocked.fetch_sub(1, Ordering::Relaxed);
+        self.shared.events.unblock();
         (state, has_space)
     }
 
     /// Returns whether the backlog of an event stream has space for `bytes` more.
     pub(super) fn has_space(&self, state: &State, bytes: usize) -> bool {
-        state.queued_bytes() == 0 || state.queued_bytes() + bytes <= self.shared.backlog_bytes
+        self.shared.events.has_space(state.queued_bytes(), bytes)
     }
 
     /// Closes the connection at once. The loop removes it, and reports an open exchange to the
     /// service.
-    pub(super) fn abort(&self, state: &mut State) {
+    pub(super) fn disconnect(&self, state: &mut State) {
         if let Some(socket) = state.socket.take() {
             let queued = state.queued_bytes();
             if queued > 0 {
@@ -343,10 +333,8 @@ impl SocketWriter {
 
     /// Turns the exchange into an event stream, unless too many are open.
     pub(super) fn begin_events(&self, state: &mut State) -> bool {
-        let (limit, streams) = (self.shared.limits.streams, &self.shared.streams);
-        let admit = |open| (open < limit).then_some(open + 1);
         let Exchange::Pending(id) = state.exchange else { return false };
-        if streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, admit).is_err() {
+        if !self.shared.events.begin() {
             return false;
         }
         state.exchange = Exchange::Streaming(id);
@@ -355,24 +343,24 @@ impl SocketWriter {
 
     fn end_events(&self, state: &mut State) {
         if let Exchange::Streaming(id) = state.exchange {
-            self.shared.streams.fetch_sub(1, Ordering::Relaxed);
+            self.shared.events.end();
             state.exchange = Exchange::Pending(id);
         }
     }
 
-    /// Closes the connection on behalf of the loop. Returns an open exchange whose end the service
-    /// does not know.
+    /// Closes the connection on behalf of the loop. Returns the id of the open exchange, unless the
+    /// service was already notified that its peer disconnected.
     pub(super) fn close(&self) -> Option<u64> {
         let mut state = self.state();
         state.notified = true;
-        self.abort(&mut state);
+        self.disconnect(&mut state);
         let open = state.exchange.id();
         state.exchange = Exchange::None;
         open.filter(|_| !state.peer_closed)
     }
 
     /// Ends the exchange. Its last byte was sent or queued.
-    pub(super) fn finish(&self, state: &mut State, now: Instant) {
+    fn finish_exchange(&self, state: &mut State, now: Instant) {
         self.end_events(state);
         state.exchange = Exchange::None;
         state.last_activity = now;
@@ -387,6 +375,113 @@ impl SocketWriter {
     fn notify_waiters(&self, state: &State) {
         if state.waiters > 0 {
             self.space.notify_all();
+        }
+    }
+}
+
+/// The responses of the open exchange.
+impl ResponseWriter for SocketWriter {
+    fn peer(&self) -> Option<Peer> {
+        self.state().socket.as_ref()?.peer()
+    }
+
+    fn is_open(&self, id: u64) -> bool {
+        self.state().exchange.id() == Some(id)
+    }
+
+    fn respond(
+        &self,
+        id: u64,
+        status: u16,
+        fields: &mut dyn Iterator<Item = Field<'_>>,
+        body: &[u8],
+    ) -> bool {
+        let Some(mut state) = self.lock_if(Exchange::Pending(id)) else { return false };
+        let head = response_head(status, &self.shared.date(), fields, Some(body.len()), state.options);
+        let body = if state.options.head_only || is_bodiless(status) { &[] } else { body };
+        let sent = self.send(&mut state, &[&head, body]);
+        if sent {
+            self.finish_exchange(&mut state, Instant::now());
+        }
+        sent
+    }
+
+    fn start_events(&self, id: u64, fields: &mut dyn Iterator<Item = Field<'_>>, first: &[u8]) -> bool {
+        let Some(mut state) = self.lock_if(Exchange::Pending(id)) else { return false };
+        if state.peer_closed || !self.begin_events(&mut state) {
+            return false;
+        }
+        state.options.keep_alive &= !state.options.http_10;
+        let head = response_head(200, &self.shared.date(), fields, None, state.options);
+        self.send_chunk(&mut state, &head, first, b"")
+    }
+
+    fn send_event(&self, id: u64, bytes: &[u8], waits: bool) -> bool {
+        let Some(mut state) = self.lock_if(Exchange::Streaming(id)) else { return false };
+        let has_space = if waits {
+            let deadline = Instant::now() + self.shared.events.stall_timeout;
+            let (locked, has_space) = self.wait_for_space(state, bytes.len(), deadline);
+            state = locked;
+            has_space
+        } else {
+            self.has_space(&state, bytes.len())
+        };
+        if state.exchange != Exchange::Streaming(id) {
+            return false;
+        }
+        if !has_space {
+            self.disconnect(&mut state);
+            return false;
+        }
+        self.send_chunk(&mut state, b"", bytes, b"")
+    }
+
+    fn finish(&self, id: u64, last: &[u8]) -> bool {
+        let Some(mut state) = self.lock_if(Exchange::Streaming(id)) else { return false };
+        let sent = self.send_chunk(&mut state, b"", last, b"0\r\n\r\n");
+        if sent {
+            self.finish_exchange(&mut state, Instant::now());
+        }
+        sent
+    }
+
+    fn abort(&self, id: u64) {
+        let mut state = self.state();
+        if state.exchange.id() == Some(id) {
+            self.disconnect(&mut state);
+            state.exchange = Exchange::None;
+        }
+    }
+
+    fn is_closed(&self, id: u64) -> bool {
+        let state = self.state();
+        state.exchange.id() != Some(id) || state.peer_closed || state.socket.is_none()
+    }
+
+    fn is_congested(&self, id: u64) -> bool {
+        let state = self.state();
+        state.exchange.id() == Some(id) && self.shared.events.is_congested(state.queued_bytes())
+    }
+}
+
+impl SocketWriter {
+    /// Locks the state if the connection is open and its exchange is this one.
+    fn lock_if(&self, exchange: Exchange) -> Option<MutexGuard<'_, State>> {
+        let state = self.state();
+        (state.exchange == exchange && state.socket.is_some()).then_some(state)
+    }
+
+    /// Sends a head, `bytes` as a chunk, and the end of the stream. Each may be empty.
+    fn send_chunk(&self, state: &mut State, head: &[u8], bytes: &[u8], end: &[u8]) -> bool {
+        state.last_activity = Instant::now();
+        match state.options {
+            options if options.head_only => self.send(state, &[head]),
+            options if options.http_10 => self.send(state, &[head, bytes]),
+            _ if bytes.is_empty() => self.send(state, &[head, end]),
+            _ => {
+                let (size, len) = chunk_size(bytes.len());
+                self.send(state, &[head, &size[..len], bytes, b"\r\n", end])
+            }
         }
     }
 }

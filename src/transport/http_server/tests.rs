@@ -18,7 +18,7 @@ use super::*;
 use crate::Limits;
 
 /// Upper bound of a wait.
-pub(super) const LONG: Duration = Duration::from_secs(20);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 
 type OnHead = Box<dyn FnMut(&Head<'_>) -> Admission + Send>;
 type OnRequest = Box<dyn FnMut(&Head<'_>, &[u8], Responder) + Send>;
@@ -86,10 +86,23 @@ pub(super) fn serve_with(limits: Limits, on_head: OnHead, on_request: OnRequest)
     let address = listeners[0].address().parse().unwrap();
     let ((gone, hear_gone), (stopped, hear_stopped)) = (mpsc::channel(), mpsc::channel());
     let service = Closures { on_head, on_request, gone, stopped };
-    let mut event_loop = EventLoop::new(listeners, &limits, |_| service).unwrap();
-    let handle = event_loop.handle();
-    let thread = Some(std::thread::spawn(move || event_loop.run().unwrap()));
-    Running { address, handle, gone: hear_gone, stopped: hear_stopped, thread }
+    let (handle, thread) = run(listeners, limits, service);
+    Running { address, handle, gone: hear_gone, stopped: hear_stopped, thread: Some(thread) }
+}
+
+/// Runs an event loop on a thread of its own.
+pub(super) fn run(
+    listeners: Vec<Listener>,
+    limits: Limits,
+    service: impl Service + Send + 'static,
+) -> (LoopHandle, JoinHandle<()>) {
+    let (started, starts) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let mut event_loop = EventLoop::new(listeners, &limits, |_| service).unwrap();
+        started.send(event_loop.handle()).unwrap();
+        event_loop.run().unwrap();
+    });
+    (starts.recv().unwrap(), thread)
 }
 
 impl Running {
@@ -101,11 +114,11 @@ impl Running {
         &self.handle.0
     }
 
-    /// Waits until a condition holds that the engine's thread establishes.
+    /// Waits until the thread of the engine has made a condition true.
     pub(super) fn wait_for(&self, holds: impl Fn(&socket_writer::Shared) -> bool) {
         let began = Instant::now();
         while !holds(self.shared()) {
-            assert!(began.elapsed() < LONG, "the condition does not hold");
+            assert!(began.elapsed() < TIMEOUT, "the condition does not hold");
             std::thread::yield_now();
         }
     }
@@ -150,7 +163,7 @@ impl Answer {
 impl Client {
     pub(super) fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         Client { stream, read: Vec::new() }
     }

@@ -1,12 +1,12 @@
-//! Push parser for event streams: the input arrives in pieces.
+//! Push parser for event streams. The input may be split at any byte.
 
 use memchr::memchr2;
 
-/// Longest id or event name. Longer ones are ignored: ids are sent in a header of the next request,
-/// and servers reject lines of more than 8 KiB.
+/// Maximum length of an id or an event name in bytes. Longer ones are ignored: an id is sent in a
+/// header of the next request, and servers reject header lines of more than 8 KiB.
 pub(super) const FIELD_BYTES: usize = 4096;
-/// A larger data buffer is freed after its event.
-const KEPT_BYTES: usize = 64 << 10;
+/// Capacity to which the data buffer is shrunk after an event.
+const RETAINED_BYTES: usize = 64 << 10;
 const BYTE_ORDER_MARK: [u8; 3] = *b"\xEF\xBB\xBF";
 
 /// Parser of one stream. It accepts the bytes in pieces and returns events.
@@ -19,25 +19,25 @@ const BYTE_ORDER_MARK: [u8; 3] = *b"\xEF\xBB\xBF";
 /// ```
 pub(crate) struct Parser {
     state: State,
-    /// The name of the field that is being read.
+    /// Name of the field that is being read.
     name: Vec<u8>,
-    /// The value of a field that is neither data nor ignored.
+    /// Value of a field that is neither data nor ignored.
     value: Vec<u8>,
     /// Lines of data, each followed by `\n`.
     data: Vec<u8>,
     /// Name of the event.
     kind: Vec<u8>,
-    /// The id of the event that is being read; becomes `last_id` when the event ends.
+    /// Id of the event that is being read. It becomes `last_id` when the event ends.
     id: Option<Vec<u8>>,
     last_id: Vec<u8>,
     retry: Option<u64>,
     limit: usize,
     too_long: bool,
-    /// An event was returned; its data is dropped at the next call.
+    /// An event was returned. Its data is dropped at the next call.
     taken: bool,
-    /// The line end was a CR: an LF directly after it belongs to it.
+    /// The last line end was a CR. A directly following LF is a part of it.
     after_cr: bool,
-    /// Bytes of the byte order mark seen at the start of the stream; 3 after the start.
+    /// Number of bytes of the byte order mark at the start of the stream; 3 after the start.
     mark: usize,
 }
 
@@ -63,24 +63,24 @@ enum Field {
 /// Result of [`Parser::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step<'p> {
-    /// The piece is used up.
+    /// All input was consumed.
     More,
     /// An event with data.
     Event {
         /// Name of the event, or empty.
         kind: &'p [u8],
-        /// Its lines, joined with `\n`.
+        /// Lines of data, joined with `\n`.
         data: &'p [u8],
     },
-    /// An event with more data than the limit; it was skipped.
+    /// An event with more data than the limit. It was skipped.
     TooLong {
-        /// The beginning of its data, up to the limit.
+        /// Beginning of its data, up to the limit.
         head: &'p [u8],
     },
 }
 
 impl Parser {
-    /// A parser at the start of a stream, for events of at most `limit` bytes.
+    /// Creates a parser at the start of a stream, for events of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Parser {
         Parser {
             state: State::Name,
@@ -99,13 +99,13 @@ impl Parser {
         }
     }
 
-    /// The id of the last complete event that had one, with data or without; empty if there was
-    /// none.
+    /// Returns the id of the last complete event with an id, with data or without. Empty if there
+    /// was no such event.
     pub(crate) fn last_id(&self) -> &[u8] {
         &self.last_id
     }
 
-    /// The last reconnection time (`retry`) of the stream, in milliseconds.
+    /// Returns the last reconnection time (`retry`) of the stream, in milliseconds.
     pub(crate) fn retry(&self) -> Option<u64> {
         self.retry
     }
@@ -117,7 +117,7 @@ impl Parser {
         *self = Parser { last_id, retry: self.retry, ..Parser::new(self.limit) };
     }
 
-    /// Bytes of memory of the buffers.
+    /// Returns the capacity of all buffers in bytes.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         let id = self.id.as_ref().map_or(0, Vec::capacity);
@@ -129,7 +129,7 @@ impl Parser {
     pub(crate) fn next(&mut self, piece: &mut &[u8]) -> Step<'_> {
         if std::mem::take(&mut self.taken) {
             self.data.clear();
-            self.data.shrink_to(KEPT_BYTES);
+            self.data.shrink_to(RETAINED_BYTES);
             self.kind.clear();
         }
         while let Some(&byte) = piece.first() {

@@ -81,7 +81,7 @@ fn streams_give_the_same_events_at_every_split() {
 }
 
 #[test]
-fn long_events_are_skipped_and_told() {
+fn long_events_are_skipped_and_reported() {
     let long = "x".repeat(11);
     let fits = "x".repeat(10);
     let table = [
@@ -129,7 +129,7 @@ fn an_id_too_long_to_send_back_is_ignored() {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn written_events_are_read_back() {
     let mut out = Vec::new();
     retry(&mut out, 500);
     event(&mut out, Some("s1-1"), b"");

@@ -20,7 +20,7 @@ fn agrees(doc: &mut Doc, text: &str) {
 }
 
 #[test]
-fn escapes_stand_at_every_place_of_a_long_string() {
+fn escapes_are_read_at_every_position_in_a_long_string() {
     let mut doc = Doc::default();
     for fill in FILL {
         for escape in [r"\n", r#"\""#, r"\\", r"\u65e5", r"\ud83d\ude00"] {
@@ -36,7 +36,7 @@ fn escapes_stand_at_every_place_of_a_long_string() {
 }
 
 #[test]
-fn the_first_thing_wrong_is_found_at_every_place_of_a_long_string() {
+fn the_first_error_is_found_at_every_position_in_a_long_string() {
     let mut doc = Doc::default();
     let is_refused = |doc: &mut Doc, text: &str, kind, offset| {
         let error = doc.parse_again(text.as_bytes(), &LIMITS).expect_err(text);
@@ -77,7 +77,7 @@ fn characters_across_the_border_of_two_pieces_are_whole() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_found_at_the_border_of_two_pieces() {
+fn invalid_utf8_is_found_at_the_border_of_two_pieces() {
     let bad: [&[u8]; 12] = [
         b"\x80",
         b"\xff",
@@ -112,7 +112,7 @@ fn bytes_that_are_no_text_are_found_at_the_border_of_two_pieces() {
                         );
                         assert_eq!(doc.text(), "null");
                         doc.shrink_to(0);
-                        assert_eq!(doc.memory(), 0, "some of a refused text is kept");
+                        assert_eq!(doc.memory(), 0, "a rejected text uses no memory");
                         assert_eq!(doc.parse_taking(&mut text, &LIMITS), Err(error));
                     }
                 }

@@ -342,9 +342,9 @@ impl Checker {
 
 #[test]
 fn random_texts_are_read_as_serde_json_reads_them() {
-    let told = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let from = told("TEST_FUZZ_FROM").unwrap_or(0);
-    let count = told("TEST_FUZZ").unwrap_or(100_000);
+    let variable = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let from = variable("TEST_FUZZ_FROM").unwrap_or(0);
+    let count = variable("TEST_FUZZ").unwrap_or(100_000);
     let mut checker = Checker { doc: Doc::default(), other: Doc::default(), text: String::new() };
     for number in from..from + count {
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -5,15 +5,15 @@
 
 use std::time::{Duration, Instant};
 
-use tinymcp::lint::{self, Choice, Optional, PROFILES};
+use tinymcp::lint::{self, OptionalProperties, Options, PROFILES};
 
 use super::tool;
 
 /// Processor time of this thread, which the load of the machine does not affect. `None` if the
 /// system does not report it.
 fn processor_time() -> Option<Duration> {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    told.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
 fn timed<T>(what: &str, run: impl FnOnce() -> T) -> T {
@@ -66,9 +66,9 @@ fn hostile_schemas_end_soon() {
     ];
     for (what, schema) in cases {
         let snapshot = timed(what, || tool(&schema));
-        let choice = Choice::new().rules("all").unwrap();
-        timed(&format!("{what}, check"), || lint::check_with(&snapshot, &choice));
-        timed(&format!("{what}, tighten"), || lint::tighten(&snapshot, Optional::Require));
+        let options = Options::new().rules("all").unwrap();
+        timed(&format!("{what}, check"), || lint::check_with(&snapshot, &options));
+        timed(&format!("{what}, fix"), || lint::fix(&snapshot, OptionalProperties::Require));
         for profile in PROFILES {
             // Either a copy or the error for a copy that is too long.
             let simple = timed(&format!("{what}, {}", profile.id), || lint::simplify(&snapshot, profile));

@@ -4,15 +4,15 @@ use std::fs;
 use std::path::Path;
 
 use tinymcp::json::Doc;
-use tinymcp::lint::{self, Optional, Snapshot};
+use tinymcp::lint::{self, OptionalProperties, Snapshot};
 use tinymcp::schema::Schema;
 
 use super::tool;
 
 /// Returns the fixed schema and the reports.
-fn fixed(schema: &str, optional: Optional) -> (String, Vec<String>) {
-    let fixed = lint::tighten(&tool(schema), optional);
-    let again = lint::tighten(&Snapshot::parse(&fixed.text).unwrap(), optional);
+fn fixed(schema: &str, optional: OptionalProperties) -> (String, Vec<String>) {
+    let fixed = lint::fix(&tool(schema), optional);
+    let again = lint::fix(&Snapshot::parse(&fixed.text).unwrap(), optional);
     assert_eq!(
         (again.text.as_str(), again.changes),
         (fixed.text.as_str(), 0),
@@ -20,31 +20,31 @@ fn fixed(schema: &str, optional: Optional) -> (String, Vec<String>) {
     );
     let doc = Doc::parse(&fixed.text).unwrap();
     let text = doc.root().pointer("/0/inputSchema").unwrap().raw().to_owned();
-    (text, fixed.left.into_iter().map(|f| format!("{} {}", f.pointer, f.message)).collect())
+    (text, fixed.unfixed.into_iter().map(|f| format!("{} {}", f.pointer, f.message)).collect())
 }
 
 #[track_caller]
 fn becomes(schema: &str, expected: &str) {
-    assert_eq!(fixed(schema, Optional::Require).0, expected);
+    assert_eq!(fixed(schema, OptionalProperties::Require).0, expected);
 }
 
 /// Nothing changes, and the report contains `reason`.
 #[track_caller]
 fn left(schema: &str, reason: &str) {
-    let (text, left) = fixed(schema, Optional::Require);
+    let (text, left) = fixed(schema, OptionalProperties::Require);
     assert_eq!(text, schema);
     assert!(left.iter().any(|l| l.contains(reason)), "{left:?}");
 }
 
 #[test]
-fn the_example_is_tightened_byte_for_byte() {
+fn the_example_is_fixed_byte_for_byte() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/tool-schema-lint");
-    let loose = fs::read_to_string(folder.join("loose.json")).unwrap();
-    let tightened = fs::read_to_string(folder.join("tightened.json")).unwrap();
-    let fixed = lint::tighten(&Snapshot::parse(&loose).unwrap(), Optional::Require);
-    assert_eq!(fixed.text, tightened);
-    let again = lint::tighten(&Snapshot::parse(&tightened).unwrap(), Optional::Require);
-    assert_eq!((again.text, again.changes), (tightened, 0));
+    let loose = fs::read_to_string(folder.join("before.json")).unwrap();
+    let expected = fs::read_to_string(folder.join("fixed.json")).unwrap();
+    let fixed = lint::fix(&Snapshot::parse(&loose).unwrap(), OptionalProperties::Require);
+    assert_eq!(fixed.text, expected);
+    let again = lint::fix(&Snapshot::parse(&expected).unwrap(), OptionalProperties::Require);
+    assert_eq!((again.text, again.changes), (expected, 0));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn layout_numbers_and_escapes_stay_as_they_are() {
 fn optional_members_stay_optional_on_request() {
     let (text, _) = fixed(
         r#"{"type":"object","properties":{"a":{"const":1},"b":{"const":1}},"required":["a"]}"#,
-        Optional::Keep,
+        OptionalProperties::Keep,
     );
     assert_eq!(
         text,
@@ -167,7 +167,7 @@ fn an_object_is_left_open_beside_an_alternative_for_any_object() {
             Schema::compile(schema.root()).unwrap().is_valid(value.root())
         };
         assert!(valid(&schema), "{schema}");
-        let (text, _) = fixed(&schema, Optional::Keep);
+        let (text, _) = fixed(&schema, OptionalProperties::Keep);
         assert!(valid(&text), "{text}");
     }
 }

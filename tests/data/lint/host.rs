@@ -1,12 +1,12 @@
 //! Tests of the rules for hosts: each is found, and the simplified copies pass them.
 
-use tinymcp::lint::{self, Choice, PROFILES, Profile, Severity, Snapshot};
+use tinymcp::lint::{self, Options, PROFILES, Profile, Severity, Snapshot};
 
 use super::tool;
 
 fn refused(schema: &str, profile: &str) -> Vec<&'static str> {
-    let choice = Choice::new().rules("default").unwrap().profile(Profile::find(profile).unwrap());
-    let report = lint::check_with(&tool(schema), &choice);
+    let options = Options::new().rules("default").unwrap().profile(Profile::find(profile).unwrap());
+    let report = lint::check_with(&tool(schema), &options);
     let host = report.findings.iter().filter(|f| f.profile.is_some() && f.severity == Severity::Critical);
     host.map(|f| f.rule).collect()
 }
@@ -54,8 +54,8 @@ fn each_host_rule_finds_its_case() {
         assert_eq!(refused(schema, "cursor").contains(&rule), rule == "HOST-004", "{schema}");
     }
     let old = r#"[{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"$schema":"http://json-schema.org/draft-07/schema#"}}]"#;
-    let choice = Choice::new().profile(Profile::find("claude").unwrap());
-    let report = lint::check_with(&Snapshot::parse(old).unwrap(), &choice);
+    let options = Options::new().profile(Profile::find("claude").unwrap());
+    let report = lint::check_with(&Snapshot::parse(old).unwrap(), &options);
     assert!(report.findings.iter().any(|f| f.rule == "HOST-005"));
 }
 

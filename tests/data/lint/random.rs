@@ -3,7 +3,7 @@
 //! `TEST_LINT_CATALOGS` is the number of catalogs (default 150), `TEST_LINT_SEED` the first seed.
 
 use tinymcp::json::{Doc, Kind, Value};
-use tinymcp::lint::{self, Choice, Optional, PROFILES, Snapshot};
+use tinymcp::lint::{self, OptionalProperties, Options, PROFILES, Snapshot};
 use tinymcp::schema::Schema;
 
 /// SplitMix64 random numbers.
@@ -240,16 +240,16 @@ fn the_fix_of_random_catalogs_is_idempotent_and_keeps_values_valid() {
         let mut r = Random(seed);
         let text = catalog(&mut r);
         let loose = Snapshot::parse(&text).unwrap();
-        for optional in [Optional::Require, Optional::Keep] {
-            let fixed = lint::tighten(&loose, optional);
+        for optional in [OptionalProperties::Require, OptionalProperties::Keep] {
+            let fixed = lint::fix(&loose, optional);
             let tight = Snapshot::parse(&fixed.text).expect("the fix writes JSON");
-            let again = lint::tighten(&tight, optional);
+            let again = lint::fix(&tight, optional);
             assert_eq!((again.changes, &again.text), (0, &fixed.text), "seed {seed}\n{text}");
             changed += fixed.changes;
             let before = lint::check(&loose);
             let after = lint::check(&tight);
             let fixable = |report: &lint::Report| report.findings.iter().filter(|f| f.fixable).count();
-            if optional == Optional::Require {
+            if optional == OptionalProperties::Require {
                 assert_eq!(fixable(&after), 0, "seed {seed}\n{}", fixed.text);
             }
             assert!(after.criticals <= before.criticals, "seed {seed}\n{text}");
@@ -274,7 +274,7 @@ fn the_fix_of_random_catalogs_is_idempotent_and_keeps_values_valid() {
             copies += 1;
             let copy =
                 Snapshot::parse(&simple.text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", simple.text));
-            let report = lint::check_with(&copy, &Choice::new().profile(profile));
+            let report = lint::check_with(&copy, &Options::new().profile(profile));
             // No copy can add a missing type or remove properties.
             let refused: Vec<_> = report
                 .findings

@@ -1,13 +1,13 @@
 //! Tests of the rules: what each one reports, and what it accepts.
 
-use tinymcp::lint::{self, Choice, Profile, RULES, RuleSet, Severity, Snapshot};
+use tinymcp::lint::{self, Options, Profile, RULES, RuleSet, Severity, Snapshot};
 
 use super::tool;
 
 /// Rule and pointer of each finding of the chosen rules.
 fn found(schema: &str, rules: &str) -> Vec<String> {
-    let choice = Choice::new().rules(rules).unwrap();
-    let report = lint::check_with(&tool(schema), &choice);
+    let options = Options::new().rules(rules).unwrap();
+    let report = lint::check_with(&tool(schema), &options);
     report.findings.iter().map(|f| format!("{} {}", f.rule, f.pointer)).collect()
 }
 
@@ -120,8 +120,8 @@ fn found_in_output(schema: &str, rules: &str) -> Vec<String> {
     let text = format!(
         r#"[{{"name":"t","description":"d","inputSchema":{{"type":"object","additionalProperties":false}},"outputSchema":{schema}}}]"#
     );
-    let choice = Choice::new().rules(rules).unwrap();
-    let report = lint::check_with(&Snapshot::parse(text).unwrap(), &choice);
+    let options = Options::new().rules(rules).unwrap();
+    let report = lint::check_with(&Snapshot::parse(text).unwrap(), &options);
     report.findings.iter().map(|f| format!("{} {} {}", f.rule, f.pointer, f.message)).collect()
 }
 
@@ -134,7 +134,7 @@ fn only_inputs_need_limits_and_descriptions() {
     for rule in rules.split(',') {
         assert!(input.iter().any(|f| f == rule), "{rule} {input:?}");
     }
-    // An output that accepts anything is a finding still.
+    // An output schema that accepts anything is still a finding.
     assert_eq!(found_in_output(r#"{"type":"object","properties":{"x":{}}}"#, "SCH-003").len(), 1);
 }
 
@@ -146,7 +146,7 @@ fn unused_definitions_are_one_finding() {
     };
     let report = lint::check_with(
         &tool(&schema(r#"{"type":"null"}"#)),
-        &Choice::new().rules("default,SCH-005").unwrap(),
+        &Options::new().rules("default,SCH-005").unwrap(),
     );
     let found: Vec<String> =
         report.findings.iter().map(|f| format!("{} {} {}", f.rule, f.pointer, f.message)).collect();
@@ -170,7 +170,7 @@ fn unused_definitions_are_one_finding() {
     // A definition is used if a reference leads into a part of it.
     let part = schema(r##"{"$ref":"#/$defs/c/$defs/d/properties/s"}"##)
         .replace(r##""b":{"$ref":"#/$defs/a"},"##, "");
-    let report = lint::check_with(&tool(&part), &Choice::new().rules("SCH-028").unwrap());
+    let report = lint::check_with(&tool(&part), &Options::new().rules("SCH-028").unwrap());
     assert_eq!(report.findings.len(), 1);
     assert_eq!(report.findings[0].message, "the definition a is never referenced");
 }
@@ -188,8 +188,8 @@ fn an_output_schema_of_an_old_draft_is_critical() {
     let text = format!(
         r#"[{{"name":"t","description":"d","inputSchema":{{"type":"object"}},"outputSchema":{old}}}]"#
     );
-    let choice = Choice::new().profile(Profile::find("claude").unwrap());
-    let report = lint::check_with(&Snapshot::parse(text).unwrap(), &choice);
+    let options = Options::new().profile(Profile::find("claude").unwrap());
+    let report = lint::check_with(&Snapshot::parse(text).unwrap(), &options);
     assert_eq!(report.criticals, 1, "{:?}", report.findings);
 }
 
@@ -274,14 +274,14 @@ fn mistakes_are_found_by_default_and_style_only_when_chosen() {
         (property(r#"{"type":"string","maxLenght":3}"#), "SCH-024"),
         (property(r#"{"type":"null"}"#), "SCH-026"),
     ] {
-        let on = |choice: &Choice| {
-            lint::check_with(&tool(&schema), choice).findings.iter().any(|f| f.rule == rule)
+        let on = |options: &Options| {
+            lint::check_with(&tool(&schema), options).findings.iter().any(|f| f.rule == rule)
         };
         let style = ["SCH-005", "SCH-006", "SCH-025"].contains(&rule);
-        assert_eq!(on(&Choice::new()), !style, "{rule}");
-        assert_eq!(on(&Choice::new().rules("recommended").unwrap()), !style, "{rule}");
-        assert!(on(&Choice::new().rules(rule).unwrap()), "{rule}");
-        assert!(on(&Choice::new().rules("all").unwrap()), "{rule}");
+        assert_eq!(on(&Options::new()), !style, "{rule}");
+        assert_eq!(on(&Options::new().rules("recommended").unwrap()), !style, "{rule}");
+        assert!(on(&Options::new().rules(rule).unwrap()), "{rule}");
+        assert!(on(&Options::new().rules("all").unwrap()), "{rule}");
     }
 }
 
@@ -301,7 +301,7 @@ fn names_of_tools_are_checked() {
     let text = r#"[{"name":"a","inputSchema":{"type":"object"}},{"name":"a b"},{"name":"a","inputSchema":{"type":"object"}}]"#;
     let report = lint::check_with(
         &Snapshot::parse(text).unwrap(),
-        &Choice::new().rules("TOOL-001,TOOL-002,TOOL-003,SCH-011").unwrap(),
+        &Options::new().rules("TOOL-001,TOOL-002,TOOL-003,SCH-011").unwrap(),
     );
     let found: Vec<String> = report.findings.iter().map(|f| format!("{} {}", f.rule, f.tool)).collect();
     assert_eq!(
@@ -314,8 +314,8 @@ fn names_of_tools_are_checked() {
 fn names_of_tools_have_up_to_128_characters() {
     for (length, findings) in [(1, 0), (128, 0), (129, 1)] {
         let text = format!(r#"[{{"name":"{}","inputSchema":{{"type":"object"}}}}]"#, "a".repeat(length));
-        let choice = Choice::new().rules("TOOL-001").unwrap();
-        let report = lint::check_with(&Snapshot::parse(&text).unwrap(), &choice);
+        let options = Options::new().rules("TOOL-001").unwrap();
+        let report = lint::check_with(&Snapshot::parse(&text).unwrap(), &options);
         assert_eq!(report.findings.len(), findings, "{length}");
     }
 }
@@ -326,7 +326,7 @@ fn ids_are_unique_and_known_by_name() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), RULES.len());
-    assert!(Choice::new().rules("SCH-001,NOPE").is_err());
+    assert!(Options::new().rules("SCH-001,NOPE").is_err());
     assert!(Profile::find("openai-strict").is_some() && Profile::find("").is_none());
 }
 

@@ -4,6 +4,7 @@
 
 #![deny(warnings, missing_docs, unreachable_pub, clippy::all)]
 
+mod kinds;
 mod read;
 mod schema;
 mod write;
@@ -70,14 +71,14 @@ record! {
     struct Nothing {}
 }
 
-const MOST: i32 = 40;
+const MAX: i32 = 40;
 
 record! {
     #[derive(Clone, Debug, PartialEq)]
     struct Every {
         a: i8, b: i16, c: i32, d: i64, e: u8, f: u16, g: u32, h: u64,
         i: f32, j: f64, k: bool, l: String, m: Json,
-        n: Vec<Option<i32>> [-MOST..=MOST],
+        n: Vec<Option<i32>> [-MAX..=MAX],
         o: BTreeMap<String, Vec<Place>> [items 1..=2],
         p: Option<Vec<f64>> [0.5.., items 2..=2],
         q: u64 [..=18_446_744_073_709_551_615],

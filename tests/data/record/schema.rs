@@ -139,15 +139,15 @@ fn schemas_of_single_fields_are_these_texts() {
 fn default_out_of_bounds_is_a_flaw_and_its_tool_is_rejected() {
     record! { struct Wrong { #[allow(dead_code)] pin: u8 [..=27] = 28 } }
     record! { struct Around { #[allow(dead_code)] inner: Vec<Wrong> } }
-    let told =
-        "a default violates the bounds of its own field: expected an integer from 0 to 27, got 28 (maximum)";
-    assert_eq!(record::flaw::<Wrong>().as_deref(), Some(told));
-    assert_eq!(record::flaw::<Around>().as_deref(), Some(told));
-    assert_eq!(record::flaw::<Switch>(), None);
+    let message =
+        "the default of `pin` violates its own bounds: expected an integer from 0 to 27, got 28 (maximum)";
+    assert_eq!(record::definition_error::<Wrong>().as_deref(), Some(message));
+    assert_eq!(record::definition_error::<Around>().as_deref(), Some(message));
+    assert_eq!(record::definition_error::<Switch>(), None);
     let mut server = tinymcp::Server::new("test", "1");
     let refused = server.tool(tinymcp::Tool::new("wrong"), |_, _: Wrong| Ok(())).err().unwrap();
     assert_eq!(refused.kind(), tinymcp::ErrorKind::Invalid);
-    assert!(refused.to_string().contains(told), "{refused}");
+    assert!(refused.to_string().contains(message), "{refused}");
 }
 
 #[test]

@@ -21,10 +21,10 @@ fn none_is_absent_in_records_and_null_elsewhere() {
 }
 
 /// Seeded random numbers (splitmix64).
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self) -> u64 {
+impl Random {
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -33,7 +33,7 @@ impl Dice {
     }
 
     fn below(&mut self, end: u64) -> u64 {
-        self.roll() % end
+        self.next() % end
     }
 
     fn text(&mut self) -> String {
@@ -41,11 +41,11 @@ impl Dice {
         (0..self.below(6)).map(|_| chars[self.below(10) as usize]).collect()
     }
 
-    fn maybe<T>(&mut self, make: impl FnOnce(&mut Dice) -> T) -> Option<T> {
-        (self.roll() % 2 == 0).then(|| make(self))
+    fn maybe<T>(&mut self, make: impl FnOnce(&mut Random) -> T) -> Option<T> {
+        (self.next() % 2 == 0).then(|| make(self))
     }
 
-    fn some<T>(&mut self, from: u64, to: u64, mut make: impl FnMut(&mut Dice) -> T) -> Vec<T> {
+    fn some<T>(&mut self, from: u64, to: u64, mut make: impl FnMut(&mut Random) -> T) -> Vec<T> {
         let count = from + self.below(to - from + 1);
         (0..count).map(|_| make(self)).collect()
     }
@@ -55,8 +55,8 @@ impl Dice {
     }
 
     fn every(&mut self) -> Every {
-        let n = self.roll();
-        let small = |dice: &mut Dice| (dice.below(81) as i32) - 40;
+        let n = self.next();
+        let small = |random: &mut Random| (random.below(81) as i32) - 40;
         Every {
             a: n as i8,
             b: n as i16,
@@ -70,21 +70,21 @@ impl Dice {
             j: n as f64 / 7.0,
             k: n & 1 == 0,
             l: self.text(),
-            m: json!([self.text(), { "a": (self.roll()) }]),
-            n: self.some(0, 5, |dice| dice.maybe(small)),
+            m: json!([self.text(), { "a": (self.next()) }]),
+            n: self.some(0, 5, |random| random.maybe(small)),
             o: self
-                .some(1, 2, |dice| dice.some(0, 3, Dice::place))
+                .some(1, 2, |random| random.some(0, 3, Random::place))
                 .into_iter()
                 .enumerate()
                 .map(|(i, places)| (format!("k{i}/~"), places))
                 .collect(),
-            p: self.maybe(|dice| dice.some(2, 2, |dice| 0.5 + dice.below(9) as f64)),
-            q: self.roll(),
+            p: self.maybe(|random| random.some(2, 2, |random| 0.5 + random.below(9) as f64)),
+            q: self.next(),
             r#type: if n & 2 == 0 { Unit::Celsius } else { Unit::Kelvin },
-            s: self.roll() as i64,
-            t: self.maybe(|dice| json!(dice.below(5))),
+            s: self.next() as i64,
+            t: self.maybe(|random| json!(random.below(5))),
             u: self.below(1000) as f32 / 10_000.0,
-            v: self.some(0, 3, |dice| dice.some(0, 9, |dice| dice.below(10) as u8)),
+            v: self.some(0, 3, |random| random.some(0, 9, |random| random.below(10) as u8)),
             w: self.text(),
             x: Nothing {},
         }
@@ -93,21 +93,21 @@ impl Dice {
 
 #[test]
 fn random_values_survive_writing_and_reading() {
-    let mut dice = Dice(20_261_120);
+    let mut random = Random(20_261_120);
     for round in 0..2000 {
-        let every = dice.every();
+        let every = random.every();
         let text = every.to_json();
         let back = record::decode::<Every>(text.to_doc().root());
         assert_eq!(back.as_ref(), Ok(&every), "round {round}: {text}");
         let switch = Switch {
-            pin: dice.below(28) as u8,
-            level: if dice.below(2) == 0 { Level::Low } else { Level::High },
-            hold: dice.maybe(|dice| 1 + dice.below(60_000) as u32),
-            note: dice.text(),
-            tags: dice.some(0, 2, |_| "ab".to_owned()),
-            at: dice.place(),
-            before: dice.maybe(Dice::place),
-            dry_run: dice.below(2) == 0,
+            pin: random.below(28) as u8,
+            level: if random.below(2) == 0 { Level::Low } else { Level::High },
+            hold: random.maybe(|random| 1 + random.below(60_000) as u32),
+            note: random.text(),
+            tags: random.some(0, 2, |_| "ab".to_owned()),
+            at: random.place(),
+            before: random.maybe(Random::place),
+            dry_run: random.below(2) == 0,
         };
         let text = switch.to_json();
         let back = record::decode::<Switch>(text.to_doc().root());

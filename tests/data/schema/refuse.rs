@@ -51,7 +51,7 @@ fn invalid_schemas_are_rejected_with_a_pointer() {
 }
 
 #[test]
-fn keywords_that_nobody_knows_are_annotations() {
+fn unknown_keywords_are_annotations() {
     for schema in [
         r#"{"propertees":5,"x-mine":[],"nullable":true}"#,
         r#"{"$comment":"x","default":{},"examples":[1]}"#,
@@ -82,7 +82,7 @@ fn old_spellings_work_in_new_schemas() {
 // The metaschemas contain patterns.
 #[cfg(feature = "pattern")]
 #[test]
-fn metaschemas_are_there_without_a_network() {
+fn metaschemas_need_no_network() {
     for uri in ["https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#"] {
         let schema = Schema::parse(&format!("{{\"$ref\":\"{uri}\"}}")).expect(uri);
         assert!(schema.is_valid(super::doc(r#"{"type":"object","minLength":1}"#).root()));

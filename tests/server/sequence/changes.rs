@@ -1,4 +1,4 @@
-//! The answer to a frame never depends on the frames before it, only on the session and the registry.
+//! The response to a frame depends only on the session and the registry, never on earlier frames.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Random sequences of frames, each a changed copy of the one before it. A seed gives the same sequence for ever.
+//! Random sequences of frames, each a changed copy of the one before it. A seed always gives the same sequence.
 
 use super::rig::TOOLS;
 
@@ -55,7 +55,7 @@ const METHODS: &[&str] = &[
     "notifications/cancelled",
 ];
 
-/// How a client speaks.
+/// Protocol of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Protocol {
     Session(&'static str),
@@ -125,6 +125,7 @@ impl Tree {
     }
 
     /// The text of a string below these names.
+    #[cfg(feature = "http-server")]
     pub(crate) fn text(&self, path: &[&str]) -> Option<&str> {
         let Some((first, rest)) = path.split_first() else {
             let Scalar(text) = self else { return None };
@@ -214,7 +215,7 @@ pub(crate) fn call(r: &mut Random, protocol: Protocol) -> Tree {
     ])
 }
 
-/// Changes a frame as a client's next message differs from its last, or as no client should.
+/// Changes a frame to a likely next message of a client, or makes it invalid.
 pub(crate) fn change(r: &mut Random, frame: &mut Tree) {
     match r.below(20) {
         0 => {
@@ -306,7 +307,7 @@ fn anywhere(r: &mut Random, tree: &mut Tree) {
     }
 }
 
-/// Spoils the text of a frame: it stays one line of UTF-8.
+/// Puts an error into the text of a frame, which stays one line of UTF-8.
 fn spoil(r: &mut Random, text: &mut String) {
     let at = r.below(text.len() + 1);
     let at = (0..=at).rev().find(|n| text.is_char_boundary(*n)).unwrap_or(0);
@@ -324,9 +325,10 @@ fn spoil(r: &mut Random, text: &mut String) {
     }
 }
 
-/// One frame: what is sent, and the tree it came from.
+/// One frame: its text, and the tree that the text was written from.
 pub(crate) struct Frame {
     pub(crate) text: String,
+    #[cfg_attr(not(feature = "http-server"), allow(dead_code))] // The header fields of a request.
     pub(crate) tree: Tree,
 }
 
@@ -350,7 +352,7 @@ pub(crate) fn sequence(r: &mut Random, protocol: Protocol, length: usize, batche
         match r.below(12) {
             0 => tree = call(r, protocol),
             2.. if lists_only => change_list(r, &mut tree),
-            // The very same frame again.
+            // The same frame again.
             1 => {}
             _ => (0..1 + r.below(3)).for_each(|_| change(r, &mut tree)),
         }

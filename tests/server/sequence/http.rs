@@ -24,7 +24,7 @@ impl Server {
     fn new(pooled: bool) -> Server {
         let server = server(pooled);
         let handle = server.handle();
-        let bound = server.http().leave_signals().bind("127.0.0.1:0").unwrap();
+        let bound = server.http().no_signal_handlers().bind("127.0.0.1:0").unwrap();
         let address = bound.address().to_owned();
         Server { address, handle, serving: thread::spawn(move || bound.serve().unwrap()) }
     }

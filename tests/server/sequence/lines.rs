@@ -45,7 +45,7 @@ impl Client {
         (!line.is_empty()).then(|| line.trim_end().to_owned())
     }
 
-    /// Ends the input; gives what was still to come.
+    /// Closes the input and returns the remaining messages.
     fn end(mut self) -> Vec<String> {
         self.to.shutdown(std::net::Shutdown::Write).unwrap();
         let rest = std::iter::from_fn(|| self.receive()).collect();
@@ -54,12 +54,13 @@ impl Client {
     }
 }
 
-/// A pooled call may overtake the next one, so a frame is sent when the one before it is answered.
+/// Responses of pooled calls may be reordered, so a frame is sent only after the response to the
+/// previous one.
 fn run(pooled: bool) {
     for seed in seeds(40, 200) {
         let mut r = Random(seed);
         let protocol = Protocol::random(&mut r);
-        // The calls of a batch run side by side on the pool, in any order.
+        // The calls of a batch run in parallel on the pool, in any order.
         let frames = sequence(&mut r, protocol, LENGTH, !pooled);
         let (mut lasting, mut all) = (Vec::new(), Vec::new());
         let mut client = Client::new(pooled, protocol);

@@ -1,7 +1,8 @@
-//! Sequences of frames: a server that has read other frames before answers each frame as a fresh server does.
+//! Sequences of frames: a server's response to a frame equals that of a fresh server, regardless of earlier
+//! frames.
 //!
-//! The frames change as a client's messages do, and as no client should send them: lists grow and shrink, members come
-//! and go, types change, texts are spoiled. `TEST_SEQUENCES=1000000 cargo test --release --test server sequence` runs that many
+//! The frames change as messages of clients do, and in invalid ways: lists grow and shrink, members appear and
+//! disappear, types change, texts get errors. `TEST_SEQUENCES=1000000 cargo test --release --test server sequence` runs that many
 //! sequences in memory and one in 200 of them over each of the other ways; `TEST_SEQUENCES_FROM` sets the first seed,
 //! which a failure prints.
 
@@ -30,7 +31,7 @@ fn seeds(few: u64, share: u64) -> impl Iterator<Item = u64> {
     from..from + count
 }
 
-/// What a fresh server answers to one frame, the answer to the opening left out.
+/// Responses of a fresh server to one frame, without the response to the opening.
 fn fresh(pooled: bool, protocol: Protocol, frame: &str) -> Vec<String> {
     match protocol {
         Protocol::Session(revision) => {
@@ -42,7 +43,7 @@ fn fresh(pooled: bool, protocol: Protocol, frame: &str) -> Vec<String> {
     }
 }
 
-/// The difference, readable: every frame, and both answers to all of them.
+/// Readable form of a difference: every frame, and the responses of both servers.
 fn compare(seed: u64, way: &str, frames: &[Frame], lasting: &[String], fresh: &[String]) {
     if lasting == fresh {
         return;

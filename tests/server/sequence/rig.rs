@@ -1,4 +1,4 @@
-//! The server that sequences of frames are sent to, and its answers in memory. The fuzz target of the whole server
+//! The server that reads the sequences of frames, and its responses in memory. The fuzz target of the whole server
 //! includes this file.
 
 use std::time::Duration;
@@ -50,12 +50,12 @@ fn noisy(ctx: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
     Ok(arguments.as_str().to_owned())
 }
 
-/// A server whose handlers run on the reader thread, or on the pool. Every answer depends on the request alone.
+/// A server whose handlers run on the reader thread, or on the pool. Every response depends on the request alone.
 ///
 /// Resources, prompts and completions always run on the pool, so only a pooled server has them.
 pub(crate) fn server(pooled: bool) -> Server {
     let mut server = Server::new("rig", "1");
-    server.logging().seal_key([7; 32]);
+    server.logging().request_state_key([7; 32]);
     macro_rules! tool {
         ($tool:expr, $handler:expr) => {
             if pooled {

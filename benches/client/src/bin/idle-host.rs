@@ -13,7 +13,7 @@ fn main() {
     let command: Vec<String> = args.collect();
     let mut limits = Limits::default();
     // Fifty programs that start together start slowly.
-    limits.probe_timeout = Duration::from_secs(60);
+    limits.client.probe_timeout = Duration::from_secs(60);
     let hub = Hub::builder("idle-host", "1.0.0").limits(limits).build().expect("a hub");
     let child = |key: String| {
         let command = command.clone();

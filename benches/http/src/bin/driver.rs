@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use http_bench::Result;
 use http_bench::layout::{LAYOUT, WIDTHS};
 use http_bench::link::Link;
-use http_bench::load::{PATIENCE, Phase, phase};
+use http_bench::load::{TIMEOUT, Phase, phase};
 use http_bench::peer::{Peer, raise_descriptors};
 use http_bench::wire::{After, Requests};
 use stdio_bench::place::{Placement, Places};
@@ -235,7 +235,7 @@ impl Bench<'_> {
         let peer = Peer::spawn(&server.command, LIFE, self.watch)?;
         let pid = peer.pid();
         let mut requests = Requests::new(server.framing, SHORT, peer.port());
-        let mut first = Link::connect(peer.address(), PATIENCE)?;
+        let mut first = Link::connect(peer.address(), TIMEOUT)?;
         first.open(&mut requests)?;
         first.call(&mut requests, 2, After::Keep)?;
         let (resident, anonymous) = proc::memory(pid);
@@ -272,13 +272,13 @@ impl Bench<'_> {
         let peer = Peer::spawn(&server.command, LIFE, self.watch)?;
         let pid = peer.pid();
         let mut requests = Requests::new(server.framing, SHORT, peer.port());
-        let mut first = Link::connect(peer.address(), PATIENCE)?;
+        let mut first = Link::connect(peer.address(), TIMEOUT)?;
         first.open(&mut requests)?;
         first.call(&mut requests, 2, After::Keep)?;
         let alone = proc::memory(pid).0 as f64;
         let mut links = Vec::new();
         for id in 0..IDLE {
-            let mut link = Link::connect(peer.address(), PATIENCE)?;
+            let mut link = Link::connect(peer.address(), TIMEOUT)?;
             link.call(&mut requests, 3 + id, After::Keep)?;
             links.push(link);
         }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use http_bench::Result;
 use http_bench::link::Link;
-use http_bench::load::PATIENCE;
+use http_bench::load::TIMEOUT;
 use http_bench::peer::{Peer, raise_descriptors};
 use http_bench::wire::{After, Requests};
 use stdio_bench::peer::Watch;
@@ -113,7 +113,7 @@ fn trickle(strangers: &mut [TcpStream], start: &[u8], seconds: u32) {
 /// Opens as many connections as the server or this process allows.
 fn connect(peer: &Peer<'_>, wanted: usize) -> Vec<TcpStream> {
     let address = peer.address();
-    (0..wanted).map_while(|_| TcpStream::connect_timeout(&address, PATIENCE).ok()).collect()
+    (0..wanted).map_while(|_| TcpStream::connect_timeout(&address, TIMEOUT).ok()).collect()
 }
 
 fn row(peer: &Peer<'_>, name: &str, text: &str, strangers: &[TcpStream]) -> Result<()> {
@@ -125,7 +125,7 @@ fn row(peer: &Peer<'_>, name: &str, text: &str, strangers: &[TcpStream]) -> Resu
             Err(_) => unanswered += 1,
         }
         // A server without a response in five seconds is not tried again.
-        if unanswered > 0 && before.elapsed() >= PATIENCE {
+        if unanswered > 0 && before.elapsed() >= TIMEOUT {
             break;
         }
     }
@@ -143,7 +143,7 @@ fn row(peer: &Peer<'_>, name: &str, text: &str, strangers: &[TcpStream]) -> Resu
 /// A normal client: connects, opens a session if required, and calls.
 fn call(peer: &Peer<'_>, id: u64) -> Result<()> {
     let mut requests = Requests::new(Framing::Modern, SHORT, peer.port());
-    Link::connect(peer.address(), PATIENCE)?.call(&mut requests, id, After::Close)
+    Link::connect(peer.address(), TIMEOUT)?.call(&mut requests, id, After::Close)
 }
 
 /// True if the server has not closed the connection or written to it.

@@ -29,14 +29,14 @@ use stdio_bench::proc;
 use stdio_bench::wire::Framing;
 
 const LIFE: Duration = Duration::from_secs(7200);
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of pins of the board.
 const PINS: u64 = 28;
 /// Growth of resident memory that counts as flat: rounding of the allocator.
 const FLAT_KB: u64 = 512;
 /// The arenas of the allocator settle within 300,000 calls, so only this limit applies to shorter
 /// runs.
-const MOST_KB: u64 = 8 * 1024;
+const MAX_KB: u64 = 8 * 1024;
 const LONG: u64 = 600_000;
 
 struct Options {
@@ -142,11 +142,11 @@ fn main() -> Result<()> {
         faults.push("a call that reports progress was not answered by events".to_owned());
     }
     if updates.contains(&0) {
-        faults.push("a listener heard nothing".to_owned());
+        faults.push("a listener received nothing".to_owned());
     }
     let early = resident.get(resident.len() / 2).copied().unwrap_or(0);
     let late = resident.last().copied().unwrap_or(0);
-    if late > MOST_KB {
+    if late > MAX_KB {
         faults.push(format!("{late} kB are resident"));
     }
     if options.calls >= LONG && late > early + FLAT_KB {
@@ -174,7 +174,7 @@ fn settled(pid: u32, wanted: usize) -> usize {
 }
 
 fn caller(peer: &Peer<'_>, framing: Framing) -> Result<Caller> {
-    let mut link = Link::connect(peer.address(), PATIENCE)?;
+    let mut link = Link::connect(peer.address(), TIMEOUT)?;
     let mut requests = Requests::new(framing, "", peer.port());
     link.open(&mut requests)?;
     Ok(Caller { link, requests, id: 0 })
@@ -205,19 +205,19 @@ fn run(options: &Options, peer: &Peer<'_>) -> Result<(Seen, Vec<u64>, Vec<u64>)>
     for caller in &mut callers {
         ask(caller, &mut asked, options.calls)?;
     }
-    let patience = rustix::event::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    let patience = rustix::event::Timespec { tv_sec: TIMEOUT.as_secs() as i64, tv_nsec: 0 };
     let mut ready = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 64];
     while answered < options.calls {
         let count = epoll::wait(&poll, &mut ready, Some(&patience))?;
         if count == 0 {
-            return Err(format!("nothing in {PATIENCE:?} after {answered} of {asked} calls").into());
+            return Err(format!("nothing in {TIMEOUT:?} after {answered} of {asked} calls").into());
         }
         for event in &ready[..count] {
             let index = event.data.u64() as usize;
             if let Some(listener) =
                 index.checked_sub(options.connections).and_then(|at| listeners.get_mut(at))
             {
-                hear(listener)?;
+                receive(listener)?;
                 continue;
             }
             let Some(caller) = callers.get_mut(index) else { continue };
@@ -299,7 +299,7 @@ fn check(answer: &Answer<'_>, id: u64) -> Result<bool> {
 }
 
 /// Reads the available bytes of a listener's stream and counts the updates.
-fn hear(listener: &mut Listener) -> Result<()> {
+fn receive(listener: &mut Listener) -> Result<()> {
     let mut chunk = [0; 16 * 1024];
     match listener.link.stream.read(&mut chunk) {
         Ok(0) => return Err("a listener's stream was closed".into()),

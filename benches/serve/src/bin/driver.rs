@@ -30,11 +30,11 @@ const WARM_UP: usize = 200;
 const TOOLS: usize = 50;
 
 /// Milliseconds from the start to the first response.
-const MOST_START: f64 = 2.0;
+const MAX_START: f64 = 2.0;
 /// Microseconds of a call of a co-process.
-const MOST_WORKER: f64 = 60.0;
-/// Times posix_spawn and wait of the same program.
-const MOST_SPAWN: f64 = 1.3;
+const MAX_WORKER: f64 = 60.0;
+/// Multiple of posix_spawn and wait of the same program.
+const MAX_SPAWN: f64 = 1.3;
 
 struct Options {
     floor: String,
@@ -191,7 +191,7 @@ impl Bench<'_> {
             two.push(self.start(&self.serve)?);
             many.push(self.start(&self.serve_many)?);
         }
-        let (text, missed) = bar(median(&two), MOST_START, "ms");
+        let (text, missed) = bar(median(&two), MAX_START, "ms");
         row("posix_spawn and wait of /bin/true, ms", &spawned, &spawned, "");
         row("start of a bare loop to its first response, ms", &floor, &spawned, "");
         row("start of tinymcp serve, 2 tools, ms", &two, &spawned, &text);
@@ -229,7 +229,7 @@ impl Bench<'_> {
         }
         let [relay, serve] = samples;
         let heading = place.heading();
-        let (text, missed) = bar(median(&serve), MOST_WORKER, "µs");
+        let (text, missed) = bar(median(&serve), MAX_WORKER, "µs");
         row(&format!("call through a bare relay, µs, {heading}"), &relay, &relay, "");
         row(&format!("call of a worker, µs, {heading}"), &serve, &relay, &text);
         Ok(missed)
@@ -259,7 +259,7 @@ impl Bench<'_> {
         let times = median(&serve).zip(median(&bare)).map(|(one, other)| one / other);
         let least =
             quantile(&serve, 0.0).zip(quantile(&bare, 0.0)).map_or(f64::NAN, |(one, other)| one / other);
-        let (text, missed) = bar(times, MOST_SPAWN, "times");
+        let (text, missed) = bar(times, MAX_SPAWN, "times");
         let heading = place.heading();
         row(&format!("posix_spawn and wait of /bin/true, µs, {heading}"), &bare, &bare, "");
         row(&format!("the same in a bare server, µs, {heading}"), &server, &bare, "");

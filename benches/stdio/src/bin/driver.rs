@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use stdio_bench::Result;
-use stdio_bench::count;
+use stdio_bench::count::{self, Counts};
 use stdio_bench::layout::LAYOUT;
 use stdio_bench::limits;
 use stdio_bench::load;
@@ -24,10 +24,10 @@ use stdio_bench::stats::quantile;
 use stdio_bench::wire::{Framing, SHORT, Script};
 
 const USAGE: &str = "driver --floor PATH [--ours PATH] [--rmcp-readme PATH] [--rmcp-tuned PATH] [--only PART]
-       [--rounds N] [--phase-ms N] [--starts N] [--without-counts] [--json FILE] [--check]
-       [--profile FOLDER]
+       [--rounds N] [--phase-ms N] [--starts N] [--without-counts] [--instructions]
+       [--json FILE] [--check] [--profile FOLDER]
 --only PART keeps the bare loop and the servers whose name contains PART; --check fails when a limit is missed;
---profile measures nothing but leaves a callgrind profile of each server in FOLDER.";
+--instructions counts the instructions of our servers and measures nothing else; --profile measures nothing but leaves a callgrind profile of each server in FOLDER.";
 
 /// Maximum lifetime of a timed process: the phases and a margin for a stuck server.
 const LIFE: Duration = Duration::from_secs(20);
@@ -47,6 +47,7 @@ struct Options {
     starts: usize,
     phase: Duration,
     counts: bool,
+    instructions: bool,
     json: Option<PathBuf>,
     check: bool,
     profile: Option<PathBuf>,
@@ -63,6 +64,7 @@ fn options() -> Result<Options> {
         starts: 41,
         phase: Duration::from_millis(50),
         counts: true,
+        instructions: false,
         json: None,
         check: false,
         profile: None,
@@ -80,6 +82,7 @@ fn options() -> Result<Options> {
             "--starts" => options.starts = value()?.parse()?,
             "--phase-ms" => options.phase = Duration::from_millis(value()?.parse()?),
             "--without-counts" => options.counts = false,
+            "--instructions" => options.instructions = true,
             "--json" => options.json = Some(value()?.into()),
             "--check" => options.check = true,
             "--profile" => options.profile = Some(value()?.into()),
@@ -164,6 +167,9 @@ fn run(options: &Options, watch: &Watch, scratch: &Path) -> Result<()> {
     if let Some(folder) = &options.profile {
         return profiles(&servers, folder, watch);
     }
+    if options.instructions {
+        return instructions(options, &mut servers, watch, scratch);
+    }
     let bench =
         Bench { options, watch, scratch, places: Places::find()?, large: "0123456789abcdef".repeat(65_536) };
     for server in &mut servers {
@@ -195,9 +201,10 @@ fn run(options: &Options, watch: &Watch, scratch: &Path) -> Result<()> {
             // The bare loop supports one kind of call only.
             if !matches!(server.maker, Maker::Floor | Maker::FloorEach) {
                 let script = Script::new(server.framing, SHORT).in_turns();
-                server.counts.in_turns = count::instructions(&server.command, scratch, &|command, calls| {
-                    drive(command, &script, calls, watch)
-                });
+                server.counts.in_turns =
+                    count::instructions(&server.command, count::CALLS, scratch, &|command, calls| {
+                        drive(command, &script, calls, watch)
+                    });
             }
         }
     }
@@ -206,7 +213,31 @@ fn run(options: &Options, watch: &Watch, scratch: &Path) -> Result<()> {
     if let Some(file) = &options.json {
         fs::write(file, report::json(&servers, options.rounds.max(1)))?;
     }
-    match limits::missed(&servers, LAYOUT.limits) {
+    check(options, &servers)
+}
+
+/// Counts the instructions of our servers and prints them beside their limits. A busy machine does
+/// not change them.
+fn instructions(options: &Options, servers: &mut Vec<Server>, watch: &Watch, scratch: &Path) -> Result<()> {
+    servers.retain(|server| matches!(server.maker, Maker::OursInline | Maker::OursPool));
+    for server in servers.iter_mut() {
+        let script = || Script::new(server.framing, SHORT);
+        let count = |script: Script| {
+            count::instructions(&server.command, count::PRECISE, scratch, &|command, calls| {
+                drive(command, &script, calls, watch)
+            })
+            .ok_or("the instructions were not counted")
+        };
+        let (alike, in_turns) = (count(script())?, count(script().in_turns())?);
+        server.counts = Counts { instructions: Some(alike), in_turns: Some(in_turns), ..Counts::default() };
+    }
+    print!("{}", report::counted(servers, &["in_turns", "instructions"], &LAYOUT));
+    check(options, servers)
+}
+
+/// Fails if `--check` is set and a limit is missed.
+fn check(options: &Options, servers: &[Server]) -> Result<()> {
+    match limits::missed(servers, LAYOUT.limits) {
         missed if missed > 0 && options.check => Err(format!("{missed} limits missed").into()),
         _ => Ok(()),
     }

@@ -13,11 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hyper::server::conn::http1;
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use rmcp::handler::server::skill_catalog::SkillCatalog;
 use rmcp::handler::server::{router::tool::ToolRouter, tool::InputResponses as Answers, wrapper::Parameters};
 use rmcp::model::*;
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use rmcp::transport::stdio;
 use rmcp::transport::streamable_http_server::{StreamableHttpService, session::local::LocalSessionManager};
+use rmcp::task_manager::{TaskContext, TaskExit, TaskManager, TaskOptions};
 use rmcp::{ErrorData, ServerHandler, ServiceExt, schemars, tool, tool_handler, tool_router};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -30,11 +32,34 @@ struct Peer {
     stopped: Arc<AtomicBool>,
     /// Number of changes of the note.
     touched: watch::Sender<u32>,
+    tasks: TaskManager,
+    skills: Arc<SkillCatalog>,
 }
 
 impl Peer {
     fn new() -> Peer {
-        Peer { tool_router: Peer::tool_router(), stopped: Arc::default(), touched: watch::Sender::new(0) }
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/skills");
+        Peer {
+            tool_router: Peer::tool_router(),
+            stopped: Arc::default(),
+            touched: watch::Sender::new(0),
+            tasks: TaskManager::new(),
+            skills: Arc::new(SkillCatalog::from_dir(folder).expect("the skills of the fixtures")),
+        }
+    }
+}
+
+impl Peer {
+    /// Starts a task with this result.
+    fn task<F>(&self, work: impl FnOnce(TaskContext) -> F) -> CallToolResponse
+    where
+        F: Future<Output = Result<String, TaskExit>> + Send + 'static,
+    {
+        let task = self.tasks.spawn(TaskOptions::new().with_poll_interval_ms(20), |context| {
+            let work = work(context);
+            Box::pin(async move { Ok(CallToolResult::success(vec![ContentBlock::text(work.await?)])) })
+        });
+        CallToolResponse::Task(CreateTaskResult::new(task))
     }
 }
 
@@ -157,6 +182,34 @@ impl Peer {
         "touched".to_owned()
     }
 
+    #[tool(description = "Ask the user for a zone, as a task")]
+    fn task_zone(&self) -> CallToolResponse {
+        self.task(|context| async move {
+            let schema = json!({"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]});
+            let requested_schema = serde_json::from_value(schema)
+                .map_err(|why| TaskExit::Error(ErrorData::internal_error(why.to_string(), None)))?;
+            let message = "Which zone?".into();
+            let question = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
+            let question = InputRequest::Elicitation(ElicitRequest::new(question));
+            let answer = context.request_input("zone", question).await?;
+            Ok(answer["content"]["zone"].as_str().unwrap_or("none").to_owned())
+        })
+    }
+
+    #[tool(description = "Wait until cancelled, as a task")]
+    fn task_wait(&self) -> CallToolResponse {
+        self.task(|context| async move {
+            context.set_status_message("waiting");
+            context.cancelled().await;
+            Err(TaskExit::Cancelled)
+        })
+    }
+
+    #[tool(description = "Fail, as a task")]
+    fn task_fail(&self) -> CallToolResponse {
+        self.task(|_| async { Err(TaskExit::Error(ErrorData::internal_error("it is broken", None))) })
+    }
+
     #[tool(description = "Fail")]
     fn fail(&self) -> Result<String, String> {
         Err("it is broken".to_owned())
@@ -172,6 +225,8 @@ impl ServerHandler for Peer {
             .enable_resources_subscribe()
             .enable_prompts()
             .enable_completions()
+            .enable_tasks()
+            .enable_skills_with_directory_read()
             .build();
         ServerConfig::new(offer).with_server_info(Implementation::new("rmcp-peer", "0.0.0"))
     }
@@ -193,8 +248,47 @@ impl ServerHandler for Peer {
             NOTE => {
                 Ok(ReadResourceResult::new(vec![ResourceContents::text("first", request.uri)]).into())
             }
-            _ => Err(ErrorData::resource_not_found("no such note", None)),
+            uri => match self.skills.read_resource(uri) {
+                Some(read) => Ok(read.into()),
+                None => Err(ErrorData::resource_not_found("no such note", None)),
+            },
         }
+    }
+
+    async fn list_skills(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListSkillsResult, ErrorData> {
+        Ok(self.skills.list_skills())
+    }
+
+    async fn get_skill(
+        &self,
+        request: GetSkillRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetSkillResult, ErrorData> {
+        self.skills.get_skill(&request.uri)
+    }
+
+    async fn read_resource_directory(
+        &self,
+        request: ReadResourceDirectoryRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceDirectoryResult, ErrorData> {
+        self.skills.read_resource_directory(&request.uri)
+    }
+
+    async fn get_task(&self, request: GetTaskParams, _: RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
+        Ok(GetTaskResult::new(self.tasks.get_task(&request.task_id)?))
+    }
+
+    async fn update_task(&self, request: UpdateTaskParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.tasks.update_task(&request.task_id, request.input_responses)
+    }
+
+    async fn cancel_task(&self, request: CancelTaskParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.tasks.cancel_task(&request.task_id)
     }
 
     async fn subscribe(&self, _: SubscribeRequestParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {

@@ -1,4 +1,4 @@
-//! A server whose tool `panic` panics, built so that this ends the process: cross/board.sh looks at what the
+//! A server whose tool `panic` panics, built so that this ends the process; cross/board.sh checks what the
 //! client has by then.
 
 use tinymcp::json::Json;

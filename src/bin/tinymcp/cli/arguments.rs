@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `NAME=TEXT` | one; the tool's schema decides whether it is a number, a list, … |
 //! | `NAME:=JSON` | one, as JSON |
+//! | `NAME@FILE` | one: the text of a file |
 //! | `{…}` | the members of a JSON object |
 //! | `@FILE` | the members of a JSON object in a file |
 //!
@@ -14,6 +15,7 @@ use std::path::Path;
 use tinymcp::json::{Doc, Kind, Writer};
 
 use super::failure::Result;
+use super::lists;
 use super::schema::{Argument, Input, any};
 use crate::escape::one_line;
 use crate::serve::nearest;
@@ -40,6 +42,10 @@ impl Arguments {
             }
             match word.split_once('=') {
                 _ if word.starts_with(['{', '[', '"']) => arguments.objects.push(object(word)?),
+                None if word.split_once('@').is_some_and(|(name, _)| !name.is_empty()) => {
+                    let (name, file) = word.split_once('@').unwrap_or_default();
+                    arguments.texts.push((name.to_owned(), read(file)?));
+                }
                 None | Some(("" | ":", _)) => arguments.objects.push(object(word)?),
                 Some((name, text)) => match name.strip_suffix(':') {
                     None => arguments.texts.push((name.to_owned(), text.to_owned())),
@@ -53,6 +59,20 @@ impl Arguments {
             }
         }
         Ok(arguments)
+    }
+
+    /// Splits words again if the schema has argument names with `=`: the longest name that matches
+    /// is used.
+    pub(crate) fn resolve(&mut self, input: Input<'_>) {
+        for (name, text) in &mut self.texts {
+            let word = format!("{name}={text}");
+            let fits = |known: &&str| word.strip_prefix(known).is_some_and(|rest| rest.starts_with('='));
+            let known = input.arguments().map(|argument| argument.name);
+            if let Some(known) = known.filter(fits).max_by_key(|known| known.len()) {
+                *text = word.get(known.len() + 1..).unwrap_or_default().to_owned();
+                *name = known.to_owned();
+            }
+        }
     }
 
     /// Returns whether the schema decides about a value.
@@ -82,7 +102,7 @@ impl Arguments {
         let mut seen: Vec<&str> = Vec::new();
         for (name, value) in self.objects.iter().flat_map(|doc| doc.root().members()) {
             if seen.contains(&name) {
-                return Err(given_twice(name));
+                return Err(duplicate_argument(name));
             }
             seen.push(name);
             w.key(name).value(value);
@@ -92,7 +112,7 @@ impl Arguments {
                 continue;
             }
             if seen.contains(&name.as_str()) {
-                return Err(given_twice(name));
+                return Err(duplicate_argument(name));
             }
             let repeated = self.texts[at..].iter().filter(|(given, _)| given == name);
             let texts: Vec<&str> = repeated.map(|(_, text)| text.as_str()).collect();
@@ -103,15 +123,15 @@ impl Arguments {
                     argument.write_list(w, &texts).map_err(|t| expected(name, &t, &texts.join(" ")))?;
                 }
                 (None, 1) => any(w, text),
-                _ => return Err(given_twice(name)),
+                _ => return Err(duplicate_argument(name)),
             }
         }
         w.end_object();
         Ok(())
     }
 
-    /// Returns what is wrong with the names, if the schema says so: an error for one that the tool
-    /// does not take, a note for one that it does not describe.
+    /// Checks the names against the schema: an error for a name that the tool does not accept, a
+    /// note for one that the schema does not describe.
     pub(crate) fn check_names(&self, input: Input<'_>) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         let known: Vec<&str> = input.arguments().map(|argument| argument.name).collect();
@@ -119,7 +139,7 @@ impl Arguments {
             let cure = match nearest(name, &mut known.iter().copied()) {
                 Some(near) => format!("; did you mean {:?}?", one_line(near)),
                 None if known.is_empty() => "; it takes no arguments".to_owned(),
-                None => format!("; it takes {}", one_line(&known.join(", "))),
+                None => format!("; it takes {}", one_line(&lists::shown(&known))),
             };
             let message = format!("the tool has no argument {name:?}{cure}");
             if input.is_closed() {
@@ -138,7 +158,7 @@ fn expected(name: &str, expected: &str, text: &str) -> super::failure::Failure {
     format!("{name}: expected {}, got {text:?}", one_line(expected)).into()
 }
 
-fn given_twice(name: &str) -> super::failure::Failure {
+fn duplicate_argument(name: &str) -> super::failure::Failure {
     format!("the argument {name:?} is given twice").into()
 }
 
@@ -169,8 +189,9 @@ mod tests {
         let doc = schema.map(|schema| Doc::parse(schema).unwrap());
         let input = doc.as_ref().map(|doc| Input(doc.root()));
         let write = || {
-            let arguments = Arguments::parse(words)?;
+            let mut arguments = Arguments::parse(words)?;
             if let Some(input) = input {
+                arguments.resolve(input);
                 arguments.check_names(input)?;
             }
             let mut w = Writer::new();
@@ -192,6 +213,21 @@ mod tests {
             assert_eq!(written(words, Some(SCHEMA)).unwrap(), expected);
         }
         assert_eq!(written(&["a=1", "b=x"], None).unwrap(), r#"{"a":1,"b":"x"}"#);
+    }
+
+    #[test]
+    fn names_may_contain_the_characters_of_the_syntax() {
+        let schema = r#"{"properties":{"a=b":{"type":"integer"},"a":{},"a=b=c":{},"xml:lang":{},"d:":{}},
+            "additionalProperties":false}"#;
+        for (words, expected) in [
+            (&["a=b=1"][..], r#"{"a=b":1}"#),
+            (&["a=1"], r#"{"a":1}"#),
+            (&["a=b=c=1=2"], r#"{"a=b=c":"1=2"}"#),
+            (&["xml:lang=de"], r#"{"xml:lang":"de"}"#),
+            (&[r#"{"d:":1}"#], r#"{"d:":1}"#),
+        ] {
+            assert_eq!(written(words, Some(schema)).unwrap(), expected, "{words:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Commands that send requests to a server: `list`, `info`, `call`, `read`, `get`, `complete`,
-//! `ping`, `watch`, `diff`.
+//! Commands that send requests to a server: `list`, `info`, `call`, `answer`, `read`, `get`,
+//! `complete`, `ping`, `watch`, `bench`, `diff`, `lock`, `record`, `replay`, `shell`, `run`,
+//! `task`, `skills`.
 //!
 //! Each command makes one connection and prints the result on standard output: JSON as the server
 //! sent it, or text if that is a terminal. Progress goes to standard error.
@@ -9,57 +10,108 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use tinymcp::json::{Json, Writer};
-use tinymcp::{Change, Client, ClientBuilder, CompletionTarget, Error, Level, stderr};
+use tinymcp::{Call, Change, Client, ClientBuilder, CompletionTarget, Error, Level, Outcome, stderr};
 
 use super::args::Args;
+use super::arguments::Arguments;
+use super::ask::parked;
+use super::catalog::{diff, lock};
 use super::failure::{Failure, Result};
 use super::lists::List;
 use super::output::Output;
 #[cfg(unix)]
 use super::recording::{record, replay};
-use super::{SERVER_FLAGS, call, connect, diff, info, lists, print};
+use super::{
+    LINT_FLAGS, SERVER_FLAGS, VALIDATE_FLAGS, bench, call, connect, info, lists, print, shell, skills,
+};
+#[cfg(unix)]
+use super::{sign_in, signals};
 use crate::escape::plain;
 
-/// Options of every command of this module, beside those that name the server.
-const FLAGS: [&str; 7] = ["json", "text", "pretty", "field", "output", "answer", "root"];
+/// Options for the output of requests.
+pub(crate) const OUTPUT_FLAGS: [&str; 6] = ["json", "raw", "text", "pretty", "field", "output"];
+/// Further options of every command of this module, beside those that name the server.
+const FLAGS: [&str; 4] = ["answer", "answers", "sampler", "root"];
 
 /// Capacity of the queue of `watch`. A full queue blocks the event handlers of the client.
 const QUEUED_EVENTS: usize = 1024;
 
 /// Returns whether this module implements the command.
 pub(crate) fn has_command(command: &str) -> bool {
-    ["list", "info", "call", "read", "get", "complete", "ping", "watch", "diff", "record", "replay"]
-        .contains(&command)
+    const COMMANDS: [&str; 18] = [
+        "list", "info", "call", "answer", "read", "get", "complete", "ping", "watch", "diff", "lock",
+        "record", "replay", "shell", "run", "bench", "task", "skills",
+    ];
+    COMMANDS.contains(&command)
+}
+
+/// Returns whether the key of the server may precede the first operand, as in `KEY:TOOL`.
+pub(crate) fn takes_key(command: &str) -> bool {
+    matches!(command, "call" | "get" | "info" | "bench" | "list" | "ping" | "shell")
+}
+
+/// Returns the options of a command.
+pub(crate) fn flags(command: &str) -> Vec<&'static str> {
+    let further: &[&str] = match command {
+        "watch" => &["count"],
+        "call" => &["structured", "park", "task"],
+        "task" => &["structured"],
+        "answer" => &["structured", "park"],
+        "lock" => &["check"],
+        "skills" => &["verify"],
+        "record" => &["http", "token-file", "allow-host", "allow-origin"],
+        "replay" => &["client", "ignore"],
+        "run" => &["keep-going"],
+        "bench" => &bench::FLAGS,
+        _ => &[],
+    };
+    match command {
+        "schema-lint" => [&SERVER_FLAGS[..], &LINT_FLAGS].concat(),
+        "schema-simplify" => [&SERVER_FLAGS[..], &["profile"]].concat(),
+        "validate" => VALIDATE_FLAGS.to_vec(),
+        #[cfg(unix)]
+        "login" => sign_in::LOGIN_FLAGS.to_vec(),
+        #[cfg(unix)]
+        "logout" => sign_in::LOGOUT_FLAGS.to_vec(),
+        "new" => vec!["path", "quiet"],
+        "auth" => OUTPUT_FLAGS.to_vec(),
+        command if has_command(command) => [&SERVER_FLAGS[..], &OUTPUT_FLAGS, &FLAGS, further].concat(),
+        _ => Vec::new(),
+    }
 }
 
 /// Runs one of these commands. Returns the exit status.
 pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8> {
-    let further: &[&str] = match command {
-        "watch" => &["count"],
-        "call" => &["structured"],
-        "replay" => &["client", "ignore"],
-        _ => &[],
-    };
-    let mut args = Args::parse(command, args, &[&SERVER_FLAGS[..], &FLAGS, further].concat())?;
-    let words =
-        args.files.iter().map(|word| word.to_str().map(str::to_owned).ok_or("an argument is not UTF-8"));
-    let words = words.collect::<Result<Vec<String>, _>>()?;
+    let mut args = Args::parse(command, args, &flags(command))?;
+    let words = args.words()?;
     let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
-    if let ("call" | "get" | "info", Some(name)) = (command, words.first_mut()) {
-        args.take_server(name);
+    if let (true, Some(name)) = (takes_key(command), words.first_mut()) {
+        *name = args.take_name(name);
+    }
+    if let ("list" | "ping" | "shell", [""]) = (command, &words[..]) {
+        words.clear();
+    }
+    if let ("list", [], false, Some(file)) =
+        (command, &words[..], args.server.is_given(), lists::configuration(args.server.config.clone()))
+    {
+        return lists::servers(&file, &Output::new(&args)?);
+    }
+    let output = Output::new(&args)?;
+    if command == "answer" {
+        return parked::answer(args, &output, &words);
     }
     let args = &args;
-    let output = Output::new(args)?;
     match command {
         "watch" => return watch(args, &output, &words),
-        "call" => return call::run(args, &output, &words),
-        "info" => return info::run(args, &output, &words),
-        "ping" => return ping(args, &output, &words),
+        "call" if words.last() == Some(&"-") => return call::batch(args, &output, &words),
+        "task" => return call::task::run(args, &output, &words),
+        "bench" => return bench::run(args, &output, &words),
         "diff" => return diff::run(args, &output, &words),
+        "lock" => return lock::run(args, &output, &words),
+        "skills" => return skills::run(args, &output, &words),
+        "shell" | "run" => return shell::run(command, args, &output, &words),
         #[cfg(unix)]
         "record" => return record::run(args, &words),
-        #[cfg(not(unix))]
-        "record" | "replay" => return Err(format!("`tinymcp {command}` requires Unix").into()),
         #[cfg(unix)]
         "replay" => return replay::run(args, &output, &words),
         _ => {}
@@ -67,66 +119,83 @@ pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8> {
     // Arguments are checked before a server is started.
     let request = Request::parse(command, &words)?;
     let client = connect::connect(connect::builder(args)?, args)?;
-    let result = match request {
-        Request::List(kinds) => lists::list(&client, &kinds),
-        Request::Complete(words) => complete(&client, &words),
-        Request::Other(method, params) => {
-            client.request_method(method, params).on_progress(print::progress(args)).wait()
-        }
-    };
-    print::progress_done();
-    let result = result.map_err(|error| {
-        let known = || match words.as_slice() {
-            [name, ..] if command == "get" => {
-                let prompts = client.prompts().unwrap_or_default();
-                lists::suggestion(name, prompts.iter().map(|prompt| prompt.name.as_str()))
-            }
-            _ => String::new(),
-        };
-        lists::request_failure(args, &error, known)
-    })?;
-    output.print(result.to_doc().root()).map(|()| 0)
+    request.run(args, &client, &output)
 }
 
-/// Measures the time of a request without work.
-fn ping(args: &Args, output: &Output, words: &[&str]) -> Result<u8> {
-    if !words.is_empty() {
-        return Err("ping has no arguments; see `tinymcp help ping`".into());
-    }
-    let client = connect::connect(connect::builder(args)?, args)?;
+/// Returns the request of a tool call. Progress is printed.
+pub(crate) fn tool_call(args: &Args, client: &Client, params: Json) -> tinymcp::Request<Json> {
+    client.request_method("tools/call", params).on_progress(print::progress(args))
+}
+
+/// Sends a request and waits for its result. A signal cancels it.
+pub(crate) fn wait<T>(request: tinymcp::Request<T>) -> Result<T, Error> {
+    send(request, Call::wait)
+}
+
+/// Sends a request and waits for the outcome of one round. A signal cancels it.
+pub(crate) fn wait_outcome<T>(request: tinymcp::Request<T>) -> Result<Outcome<T>, Error> {
+    send(request, Call::wait_outcome)
+}
+
+fn send<T, R>(
+    request: tinymcp::Request<T>,
+    wait: impl FnOnce(Call<T>) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let call = request.start()?;
+    #[cfg(unix)]
+    let result = signals::wait(call, wait);
+    #[cfg(not(unix))]
+    let result = wait(call);
+    print::progress_done();
+    result
+}
+
+/// Measures the round-trip time of a ping request.
+fn ping(args: &Args, client: &Client, output: &Output) -> Result<()> {
     let began = Instant::now();
     client.ping().map_err(|error| lists::request_failure(args, &error, String::new))?;
     let milliseconds = began.elapsed().as_secs_f64() * 1e3;
     if output.is_text() {
-        output.write(&format!("{milliseconds:.2} ms\n"))?;
-    } else {
-        let mut w = Writer::new();
-        w.begin_object().key("milliseconds").f64(milliseconds).end_object();
-        output.print(w.into_json().to_doc().root())?;
+        return output.write(&format!("{milliseconds:.2} ms\n"));
     }
-    Ok(0)
+    let mut w = Writer::new();
+    w.begin_object().key("milliseconds").f64(milliseconds).end_object();
+    output.print(w.into_json().to_doc().root())
 }
 
-/// Request of a command.
-enum Request<'a> {
-    /// These lists; if empty, all that the server declares.
+/// Request of a command on a connection.
+pub(crate) enum Request<'a> {
+    /// These lists; if empty, all lists that the server declares.
     List(Vec<List>),
+    /// Description of the server or of a tool.
+    Info(Option<&'a str>),
+    /// Call of a tool.
+    Call(&'a str, Arguments),
+    Ping,
     /// Completion of an argument.
     Complete(CompletionRequest<'a>),
-    /// A method with its parameters.
-    Other(&'static str, Json),
+    /// A method with its parameters, and the prompt that it names.
+    Other(&'static str, Json, Option<&'a str>),
 }
 
 impl<'a> Request<'a> {
-    fn parse(command: &str, words: &[&'a str]) -> Result<Request<'a>> {
+    /// Parses the operands of a command.
+    pub(crate) fn parse(command: &str, words: &[&'a str]) -> Result<Request<'a>> {
         Ok(match (command, words) {
             ("list", kinds) => {
                 Request::List(kinds.iter().map(|kind| List::parse(kind)).collect::<Result<_>>()?)
             }
+            ("info", [] | [""]) => Request::Info(None),
+            ("info", [name]) => Request::Info(Some(name)),
+            ("info", _) => return Err("expected at most one tool; see `tinymcp help info`".into()),
+            ("call", []) => return Err("expected the name of a tool; see `tinymcp help call`".into()),
+            ("call", [name, words @ ..]) => Request::Call(name, Arguments::parse(words)?),
+            ("ping", []) => Request::Ping,
+            ("ping", _) => return Err("ping has no arguments; see `tinymcp help ping`".into()),
             ("read", [uri]) => {
                 let mut w = Writer::new();
                 w.begin_object().key("uri").string(uri).end_object();
-                Request::Other("resources/read", w.into_json())
+                Request::Other("resources/read", w.into_json(), None)
             }
             ("get", [name, arguments @ ..]) => {
                 let mut w = Writer::new();
@@ -136,7 +205,7 @@ impl<'a> Request<'a> {
                     w.key(name).string(value);
                 }
                 w.end_object().end_object();
-                Request::Other("prompts/get", w.into_json())
+                Request::Other("prompts/get", w.into_json(), Some(name))
             }
             ("complete", [kind, subject, argument, resolved @ ..]) => {
                 Request::Complete(CompletionRequest::read(kind, subject, argument, resolved)?)
@@ -147,6 +216,30 @@ impl<'a> Request<'a> {
                 return Err(message.into());
             }
         })
+    }
+
+    /// Sends the request and prints the result. Returns the exit status.
+    pub(crate) fn run(self, args: &Args, client: &Client, output: &Output) -> Result<u8> {
+        let mut prompt = None;
+        let result = match self {
+            Request::Info(tool) => return info::run(args, client, output, tool).map(|()| 0),
+            Request::Call(name, arguments) => return call::run(args, client, output, name, arguments),
+            Request::Ping => return ping(args, client, output).map(|()| 0),
+            Request::List(kinds) => lists::list(client, &kinds),
+            Request::Complete(words) => complete(client, &words),
+            Request::Other(method, params, name) => {
+                prompt = name;
+                wait(client.request_method(method, params).on_progress(print::progress(args)))
+            }
+        };
+        let result = result.map_err(|error| {
+            lists::request_failure(args, &error, || {
+                let prompts = prompt.and_then(|_| client.prompts().ok()).unwrap_or_default();
+                let known = prompts.iter().map(|prompt| prompt.name.as_str());
+                prompt.map(|name| lists::suggestion(name, known)).unwrap_or_default()
+            })
+        })?;
+        output.print(result.to_doc().root()).map(|()| 0)
     }
 }
 
@@ -167,7 +260,7 @@ fn complete(client: &Client, words: &CompletionRequest<'_>) -> Result<Json, Erro
     Ok(w.into_json())
 }
 
-struct CompletionRequest<'a> {
+pub(crate) struct CompletionRequest<'a> {
     target: CompletionTarget<'a>,
     argument: (&'a str, &'a str),
     resolved: Vec<(&'a str, &'a str)>,
@@ -201,7 +294,12 @@ enum Event {
 /// Prints notifications, one line each, until the connection ends or `--count` is reached.
 fn watch(args: &Args, output: &Output, uris: &[&str]) -> Result<u8> {
     let (sender, events) = mpsc::sync_channel(QUEUED_EVENTS);
-    let client = connect::connect(with_handlers(connect::builder(args)?, &sender), args)?;
+    let client = connect::builder(args)?;
+    let (end, notification) = (sender.clone(), sender);
+    // OK to drop errors: a send fails only after the receiver was dropped.
+    let client = client.on_end(move |why| drop(end.send(Event::End(Failure::of_connection("", why)))));
+    let client = on_notification(client, move |event| drop(notification.send(Event::Notification(event))));
+    let client = connect::connect(client, args)?;
     for uri in uris {
         client.subscribe(uri).map_err(|error| lists::request_failure(args, &error, String::new))?;
     }
@@ -226,9 +324,12 @@ fn print_events(args: &Args, output: &Output, events: mpsc::Receiver<Event>) -> 
     Ok(0)
 }
 
-fn with_handlers(client: ClientBuilder, sender: &mpsc::SyncSender<Event>) -> ClientBuilder {
-    // OK to drop errors: a send fails only after the receiver was dropped.
-    let (log, change, end) = (sender.clone(), sender.clone(), sender.clone());
+/// Calls a function with each log entry and each change, as an object.
+pub(crate) fn on_notification(
+    client: ClientBuilder,
+    f: impl Fn(Json) + Clone + Send + Sync + 'static,
+) -> ClientBuilder {
+    let log = f.clone();
     client
         .on_log(Level::Debug, move |entry| {
             let mut w = Writer::new();
@@ -237,7 +338,7 @@ fn with_handlers(client: ClientBuilder, sender: &mpsc::SyncSender<Event>) -> Cli
                 w.key("logger").string(logger);
             }
             w.key("data").json(&entry.data).end_object();
-            let _ = log.send(Event::Notification(w.into_json()));
+            log(w.into_json());
         })
         .on_change(move |what| {
             let mut w = Writer::new();
@@ -246,12 +347,9 @@ fn with_handlers(client: ClientBuilder, sender: &mpsc::SyncSender<Event>) -> Cli
                 Change::Tools => w.string("tools"),
                 Change::Prompts => w.string("prompts"),
                 Change::Resources => w.string("resources"),
-                Change::Updated(uri) => w.string("updated").key("uri").string(uri),
+                Change::ResourceUpdated(uri) => w.string("updated").key("uri").string(uri),
             };
             w.end_object();
-            let _ = change.send(Event::Notification(w.into_json()));
-        })
-        .on_end(move |why| {
-            let _ = end.send(Event::End(Failure::of_connection("", why)));
+            f(w.into_json());
         })
 }

@@ -1,23 +1,28 @@
 //! Connection to a server: a program that is started, or a URL.
 //!
-//! The standard error of the program is passed through. The lint reads all pages of the list of
-//! tools and closes the connection; it calls no tool.
+//! The standard error of the program is passed through, to a terminal without control characters.
+//! The lint reads all pages of the list of tools and closes the connection; it calls no tool.
 //!
 //! Invariant: the catalog holds the descriptions as the server sent them, byte for byte.
 
+#[cfg(unix)]
+use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::io::{self, IsTerminal};
+use std::path::{Path, is_separator};
 use std::process::Command;
 
 use tinymcp::json::Writer;
-use tinymcp::{Client, ClientBuilder, Config, Endpoint, Error, Limits, Root, stderr};
+use tinymcp::{Client, ClientBuilder, Config, Endpoint, Error, Limits, Root, Upstream, stderr};
 
 use super::args::Args;
-use super::failure::{Failure, Result};
-use super::forms;
+use super::failure::{Failure, Result, SIGN_IN};
 #[cfg(unix)]
 use super::signals;
-use crate::escape::plain;
+use super::{ask, frames, print};
+use crate::credentials;
+use crate::escape::{one_line, plain};
+use crate::shell_words::quoted;
 
 /// Returns a client builder with the options.
 pub(crate) fn builder(args: &Args) -> Result<ClientBuilder> {
@@ -27,9 +32,11 @@ pub(crate) fn builder(args: &Args) -> Result<ClientBuilder> {
     }
     if let Some(timeout) = args.timeout {
         let mut limits = Limits::from_env().map_err(|e| e.to_string())?;
-        limits.call_timeout = timeout;
-        limits.probe_timeout = limits.probe_timeout.min(timeout);
-        limits.connect_timeout = limits.connect_timeout.min(timeout);
+        limits.client.call_timeout = timeout;
+        limits.client.probe_timeout = limits.client.probe_timeout.min(timeout);
+        limits.http_client.connect_timeout = limits.http_client.connect_timeout.min(timeout);
+        // A server that does not respond may not exit by itself either.
+        limits.client.child_exit = limits.client.child_exit.min(timeout / 4);
         client = client.limits(limits);
     }
     Ok(client)
@@ -51,45 +58,86 @@ pub(crate) fn connect(client: ClientBuilder, args: &Args) -> Result<Client> {
         return Err("more than one Authorization header is given, by --bearer or --header".into());
     }
     if args.server.url.is_none() && !args.server.headers.is_empty() {
-        return Err("--header and --bearer require --url".into());
+        return Err("--header, --bearer and --bearer-file require --url".into());
     }
     if args.server.command.is_none() && !(args.server.env.is_empty() && args.server.cwd.is_none()) {
         return Err("--env and --cwd require -- COMMAND".into());
     }
     #[cfg(unix)]
     let client = signals::install(client)?;
-    let client = forms::install(client, args);
-    let client = if args.roots.is_empty() { client } else { client.roots(roots(args)?) };
+    let client = ask::install(client, args);
+    let client = if args.questions.roots.is_empty() { client } else { client.roots(roots(args)?) };
+    let client = if io::stderr().is_terminal() { client.on_stderr(tagged(args)) } else { client };
     let connected = match (&args.server.command, &args.server.url, &args.server.key) {
-        (Some(words), None, None) => spawn(client, args, words)?,
+        (Some(words), None, None) => spawn(frames::show(client, args, &[]), args, words)?,
         (None, None, Some(key)) => configured(client, args, key)?,
         (None, Some(url), None) => {
             let mut endpoint = Endpoint::new(url);
             for (name, value) in &args.server.headers {
                 endpoint = endpoint.header(name, value);
             }
-            client.connect(endpoint)
+            if !args.server.headers.iter().any(|header| is_authorization(&header)) {
+                endpoint = credentials::add(credentials::host(url), endpoint);
+            }
+            let endpoint = args.server.network.clone().with_variables()?.apply(endpoint);
+            frames::show(client, args, &[]).connect(endpoint)
         }
-        _ => return Err("expected a server: either --url URL, --server KEY or -- COMMAND [ARG…]".into()),
+        _ => return Err("expected a server: either URL, --server KEY or -- COMMAND [ARG...]".into()),
     };
-    connected.map_err(|why| Failure::of_connection(&name(args), &why))
+    connected.map_err(|why| failure(args, &why))
+}
+
+/// Returns the failure to connect, with the cure for credentials that were rejected.
+fn failure(args: &Args, why: &Error) -> Failure {
+    let (label, key) = (name(args), args.server.key.as_deref());
+    let mut failure = match (key, &args.server.config) {
+        (Some(key), Some(file)) => {
+            let server = format!("--server {} --config {}", quoted(key), quoted(&file.to_string_lossy()));
+            Failure::of_start(&label, &server, why)
+        }
+        _ => Failure::of_connection(&label, why),
+    };
+    let url = args.server.url.as_deref();
+    if let Some(server) = key.or_else(|| url.map(credentials::host)) {
+        let is_used = args.server.headers.is_empty() && credentials::token(server).is_some();
+        if failure.status == SIGN_IN && is_used {
+            let variable = credentials::variable(server);
+            failure.message.push_str(&format!("; the token of {variable} was rejected, unset it for others"));
+        }
+    }
+    failure
+}
+
+/// Returns a function that prints lines of the server's standard error at a terminal.
+fn tagged(args: &Args) -> impl Fn(&str) + Send + Sync + 'static {
+    let tag = one_line(&name(args));
+    move |line| print::note(&one_line(&format!("{tag}: {line}")))
 }
 
 /// Returns the folders of `--root`.
 fn roots(args: &Args) -> Result<Vec<Root>> {
-    let folders = args.roots.iter().map(|folder| {
+    let folders = args.questions.roots.iter().map(|folder| {
         let found = folder.canonicalize().map_err(|e| format!("--root: {}: {e}", folder.display()))?;
         Ok(Root::new(file_uri(&found)))
     });
     folders.collect()
 }
 
-/// Returns the URI of an absolute path (RFC 8089).
+/// Returns the URI of a canonical path (RFC 8089). On Windows such a path begins with `\\?\C:\` or
+/// with `\\?\UNC\HOST\`.
 fn file_uri(path: &Path) -> String {
     let mut uri = "file://".to_owned();
-    for byte in path.as_os_str().as_encoded_bytes() {
+    let mut path = path.as_os_str().as_encoded_bytes();
+    if let Some(on_host) = path.strip_prefix(br"\\?\UNC\") {
+        path = on_host;
+    } else if let Some(on_drive) = path.strip_prefix(br"\\?\") {
+        uri.push('/');
+        path = on_drive;
+    }
+    for byte in path {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+            byte if is_separator(char::from(*byte)) => uri.push('/'),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' => {
                 uri.push(char::from(*byte));
             }
             byte => uri.push_str(&format!("%{byte:02X}")),
@@ -98,8 +146,31 @@ fn file_uri(path: &Path) -> String {
     uri
 }
 
-/// Connects to the server with this key in the file, or in the first file that exists.
+/// Connects to the server with this key in the given file, or in the first file that exists.
 fn configured(client: ClientBuilder, args: &Args, key: &str) -> Result<Result<Client, Error>> {
+    let network = args.server.network.clone().with_variables()?;
+    let add = |server: &str, endpoint| network.apply(credentials::add(server, endpoint));
+    let upstream = upstream(args, key, &add)?;
+    Ok(upstream.connect(frames::show(client, args, &upstream.secrets())))
+}
+
+/// Returns the URL of the server with this key.
+#[cfg(unix)]
+pub(crate) fn configured_url(args: &Args, key: &str) -> Result<Endpoint> {
+    let found = RefCell::new(None);
+    upstream(args, key, &|server, endpoint| {
+        if server == key {
+            *found.borrow_mut() = Some(endpoint.clone());
+        }
+        endpoint
+    })?;
+    found
+        .into_inner()
+        .ok_or_else(|| format!("the server {key:?} is a program; only URLs have a sign-in").into())
+}
+
+/// Returns the server with this key, whose URL passes through a function.
+fn upstream(args: &Args, key: &str, change: &dyn Fn(&str, Endpoint) -> Endpoint) -> Result<Upstream> {
     let file = args.server.config.clone();
     let given = file.is_some();
     let file = file.or_else(crate::discovery::find).ok_or_else(|| {
@@ -109,15 +180,10 @@ fn configured(client: ClientBuilder, args: &Args, key: &str) -> Result<Result<Cl
         )
     })?;
     let refusal = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-    // A pipe or a device could block for ever.
-    #[cfg(unix)]
-    let opened = crate::serve::open(&file);
-    #[cfg(not(unix))]
-    let opened = std::fs::File::open(&file);
-    let text = opened.and_then(std::io::read_to_string).map_err(|error| refusal(&error))?;
+    let text = read_configuration(&file).map_err(|error| refusal(&error))?;
     let config = Config::parse(&text).map_err(|error| refusal(&error))?;
     let keys = config.keys().collect::<Vec<_>>().join(", ");
-    let found = config.into_upstreams().into_iter().find(|(known, _)| known == key);
+    let found = config.into_upstreams_with_endpoints(change).into_iter().find(|(known, _)| known == key);
     let Some((_, upstream)) = found else {
         return Err(refusal(&format_args!("no server {key:?}; expected one of: {keys}")).into());
     };
@@ -125,7 +191,16 @@ fn configured(client: ClientBuilder, args: &Args, key: &str) -> Result<Result<Cl
     if !given && !args.has("quiet") {
         stderr::write(format!("tinymcp: using the server of {}\n", plain(&file.display().to_string())));
     }
-    Ok(upstream.connect(client))
+    Ok(upstream)
+}
+
+/// Reads a configuration file. Only a regular file: a pipe or a device could block forever.
+pub(crate) fn read_configuration(file: &Path) -> io::Result<String> {
+    #[cfg(unix)]
+    let opened = crate::serve::open(file);
+    #[cfg(not(unix))]
+    let opened = std::fs::File::open(file);
+    opened.and_then(io::read_to_string)
 }
 
 fn spawn(client: ClientBuilder, args: &Args, words: &[OsString]) -> Result<Result<Client, Error>> {
@@ -142,7 +217,7 @@ pub(crate) fn command(args: &Args, words: &[OsString]) -> Result<Command> {
     command.args(rest).envs(args.server.env.iter().map(|(name, value)| (name, value)));
     if let Some(folder) = &args.server.cwd {
         if !folder.is_dir() {
-            return Err(format!("--cwd: {} is no folder", folder.display()).into());
+            return Err(format!("--cwd: {} is not a folder", folder.display()).into());
         }
         command.current_dir(folder);
     }
@@ -154,7 +229,8 @@ pub(crate) fn command(args: &Args, words: &[OsString]) -> Result<Command> {
 /// `uv run NAME`.
 pub(crate) fn name(args: &Args) -> String {
     let Some((program, rest)) = args.server.command.as_ref().and_then(|words| words.split_first()) else {
-        return args.server.url.clone().or_else(|| args.server.key.clone()).unwrap_or_default();
+        let url = args.server.url.as_deref().map(credentials::shown);
+        return url.or_else(|| args.server.key.clone()).unwrap_or_default();
     };
     // Other options may have values, which can be secrets or code.
     let skipped = |word: &&OsString| *word == "run" || *word == "serve" || *word == "-y" || *word == "--yes";
@@ -167,8 +243,8 @@ pub(crate) fn name(args: &Args) -> String {
 fn is_runner(program: &OsStr) -> bool {
     const RUNNERS: [&str; 10] =
         ["tinymcp", "node", "npx", "bun", "deno", "uv", "uvx", "pipx", "ruby", "python"];
-    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
-    // `python3.11` is a runner, too.
+    let name = Path::new(program).file_stem().unwrap_or_default().to_string_lossy();
+    // `python3.11` and `npx.cmd` are runners, too.
     RUNNERS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'))
 }
 

@@ -1,41 +1,36 @@
 //! Command `info`: a server, or one of its tools with an example of a call.
 
-use tinymcp::json::{Json, Writer};
+use tinymcp::json::{Json, Value, Writer};
 use tinymcp::{Client, Protocol, Tool};
 
 use super::args::Args;
 use super::failure::Result;
 use super::output::Output;
 use super::schema::{Argument, Input};
-use super::{connect, lists};
+use super::{lists, print};
 use crate::escape::{one_line, plain};
+use crate::shell_words::quoted;
 
 /// Largest width of a column, in characters.
 const MAX_WIDTH: usize = 32;
 
-/// Runs the command. Returns the exit status.
-pub(crate) fn run(args: &Args, output: &Output, words: &[&str]) -> Result<u8> {
-    let name = match words {
-        [] | [""] => None,
-        [name] => Some(*name),
-        _ => return Err("expected at most one tool; see `tinymcp help info`".into()),
-    };
-    let client = connect::connect(connect::builder(args)?, args)?;
-    let Some(name) = name else {
+/// Prints the description of the server, or of a tool.
+pub(crate) fn run(args: &Args, client: &Client, output: &Output, tool: Option<&str>) -> Result<()> {
+    let Some(name) = tool else {
+        let lists = lists::list(client, &[]);
+        let lists = lists.map_err(|error| lists::request_failure(args, &error, String::new))?.to_doc();
         return if output.is_text() {
-            output.write(&server_text(&client))
+            output.write(&format!("{}\n{}", server_text(client), print::result(lists.root())))
         } else {
-            output.print(server_json(&client).to_doc().root())
-        }
-        .map(|()| 0);
+            output.print(server_json(client, lists.root()).to_doc().root())
+        };
     };
-    let tool = lists::find(args, &client, name)?;
-    if output.is_text() {
-        output.write(&tool_text(args, &tool))?;
-    } else if let Some(source) = &tool.source {
-        output.print(source.to_doc().root())?;
+    let tool = lists::find(args, client, name)?;
+    match &tool.source {
+        _ if output.is_text() => output.write(&tool_text(args, &tool)),
+        Some(source) => output.print(source.to_doc().root()),
+        None => Ok(()),
     }
-    Ok(0)
 }
 
 fn protocol_name(protocol: Protocol) -> &'static str {
@@ -45,7 +40,7 @@ fn protocol_name(protocol: Protocol) -> &'static str {
     }
 }
 
-fn server_json(client: &Client) -> Json {
+fn server_json(client: &Client, lists: Value<'_>) -> Json {
     let server = client.server();
     let mut w = Writer::new();
     w.begin_object().key("name").string(&server.name).key("version").string(&server.version);
@@ -62,7 +57,11 @@ fn server_json(client: &Client) -> Json {
     }
     w.key("protocolVersion").string(server.revision);
     w.key("protocol").string(protocol_name(server.protocol));
-    w.key("capabilities").json(&server.capabilities).end_object();
+    w.key("capabilities").json(&server.capabilities_json);
+    for (name, list) in lists.members() {
+        w.key(name).value(list);
+    }
+    w.end_object();
     w.into_json()
 }
 
@@ -75,12 +74,17 @@ fn server_text(client: &Client) -> String {
     }
     let protocol = protocol_name(server.protocol);
     text.push_str(&format!("revision      {} ({protocol} protocol)\n", server.revision));
-    let capabilities = server.capabilities.to_doc();
+    let capabilities = server.capabilities_json.to_doc();
     let names: Vec<&str> = capabilities.root().members().map(|(name, _)| name).collect();
     let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     text.push_str(&format!("capabilities  {}\n", one_line(&names)));
     if let Some(instructions) = &server.instructions {
-        text.push_str(&format!("\n{}\n", plain(instructions.trim_end())));
+        // Indented, so that they cannot imitate the lists that follow.
+        text.push('\n');
+        for line in instructions.trim_end().lines() {
+            text.push_str(format!("  {}", one_line(line)).trim_end());
+            text.push('\n');
+        }
     }
     text
 }
@@ -107,6 +111,9 @@ fn tool_text(args: &Args, tool: &Tool) -> String {
         hints.iter().filter(|(set, _)| *set == Some(true)).map(|(_, name)| *name).collect();
     if !hints.is_empty() {
         text.push_str(&format!("  ({})\n", hints.join(", ")));
+    }
+    if let Some(page) = tool.app_page() {
+        text.push_str(&format!("  (page {})\n", one_line(&page)));
     }
     let arguments: Vec<Argument<'_>> = input.map(|input| input.arguments().collect()).unwrap_or_default();
     if !arguments.is_empty() {
@@ -144,7 +151,7 @@ fn table(text: &mut String, arguments: &[Argument<'_>]) {
 fn example(args: &Args, tool: &Tool, arguments: &[Argument<'_>]) -> String {
     let mut words = vec!["tinymcp".to_owned(), "call".to_owned(), quoted(&tool.name)];
     let required = || arguments.iter().filter(|argument| argument.is_required);
-    // Other words would have another meaning: an option, a file, or JSON.
+    // Any other word could be read as an option, a file or JSON.
     let is_plain = |name: &str| {
         name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c)) && !name.starts_with('-')
     };
@@ -172,13 +179,4 @@ fn example(args: &Args, tool: &Tool, arguments: &[Argument<'_>]) -> String {
         words.extend(command.iter().map(|word| quoted(&word.to_string_lossy())));
     }
     words.join(" ")
-}
-
-/// Quotes a word for a shell if needed. Control characters are replaced.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", one_line(word).replace('\'', r"'\''"))
 }

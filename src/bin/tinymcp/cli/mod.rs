@@ -1,7 +1,7 @@
 //! Commands for servers, tool schemas and values.
 //!
-//! `tinymcp help` lists them. The program connects only to the given server. Only `--fix --write`
-//! changes a file.
+//! `tinymcp help` lists them. A command connects only to the given server and, for its tokens, to
+//! its authorization server. `schema-lint` changes its file only with `--fix --write`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,41 +12,64 @@ use tinymcp::json::ParseError;
 
 mod args;
 mod arguments;
+mod ask;
+mod bench;
 mod call;
+mod catalog;
 mod commands;
 mod completion;
 mod connect;
-mod diff;
 mod failure;
-mod forms;
+mod frames;
+mod help;
 mod info;
 mod lint;
 mod lists;
+// The command `shell`, which uses all of it, requires Unix.
+#[cfg_attr(not(unix), allow(dead_code))]
+mod names;
+mod new;
 mod output;
 mod print;
 #[cfg(unix)]
 mod recording;
 mod schema;
+mod shell;
+#[cfg(unix)]
+mod sign_in;
 #[cfg(unix)]
 mod signals;
+mod skills;
 mod validate;
 
 use args::Args;
 
-use super::{BROKEN_PIPE, Result, meant_serve, out, serve};
-use crate::serve::nearest;
+use super::{BROKEN_PIPE, Result, suggest_serve};
 
 #[cfg(unix)]
-pub(crate) use signals::park_if_signalled;
+pub(crate) use signals::park_if_ending;
 
 /// Largest file or line, in bytes. 64 MiB: the limit of the lint.
 const MAX_BYTES: u64 = 64 << 20;
 
-const HELP: &str = include_str!("help.txt");
-
 /// Options that name a server.
-const SERVER_FLAGS: [&str; 10] =
-    ["url", "header", "bearer", "server", "config", "env", "cwd", "protocol", "timeout", "quiet"];
+const SERVER_FLAGS: [&str; 15] = [
+    "cacert",
+    "cert",
+    "key",
+    "url",
+    "header",
+    "bearer",
+    "bearer-file",
+    "server",
+    "config",
+    "env",
+    "cwd",
+    "protocol",
+    "timeout",
+    "quiet",
+    "verbose",
+];
 const LINT_FLAGS: [&str; 10] =
     ["json", "fix", "write", "keep-optional", "matrix", "list", "rules", "profile", "format", "max-warnings"];
 const VALIDATE_FLAGS: &[&str] = &["json", "all", "format-assert", "batch"];
@@ -54,41 +77,56 @@ const VALIDATE_FLAGS: &[&str] = &["json", "all", "format-assert", "batch"];
 /// Runs a command. Options may precede it.
 pub(crate) fn run(mut args: Vec<OsString>) -> Result<u8> {
     if args.is_empty() {
-        return short_help().map(|()| 0);
+        return help::short().map(|()| 0);
     }
     args::command_first(&mut args);
-    let command = args.remove(0);
-    let word = command.to_str().unwrap_or_default();
-    // Arguments after `--` belong to the server.
-    let mut own = args.iter().take_while(|arg| *arg != "--");
-    if word != "__complete" && own.any(|arg| arg == "--help" || arg == "-h") {
-        return help(word).map(|()| 0);
+    let first = args.remove(0);
+    let word = match first.to_str().unwrap_or_default() {
+        "ls" => "list",
+        "sh" => "shell",
+        word => match args::implied_command(word) {
+            Some(command) => {
+                args.insert(0, first.clone());
+                command
+            }
+            None if is_server(word) => {
+                args.insert(0, format!("{word}:").into());
+                "info"
+            }
+            None => word,
+        },
+    };
+    if word != "__complete" && asks_for_help(&args) {
+        return help::print(Some(word)).map(|()| 0);
     }
     let status = match word {
-        "help" | "--help" | "-h" => match args.first().and_then(|arg| arg.to_str()) {
-            Some(command) => return help(command).map(|()| 0),
-            None => return out(HELP.as_bytes()).map(|()| 0),
-        },
-        "schema-lint" => {
-            lint::schema_lint(&Args::parse(word, args, &[&SERVER_FLAGS[..], &LINT_FLAGS].concat())?)
+        "help" | "--help" | "-h" => {
+            return help::print(args.first().and_then(|arg| arg.to_str())).map(|()| 0);
         }
-        "schema-simplify" => {
-            lint::schema_simplify(&Args::parse(word, args, &[&SERVER_FLAGS[..], &["profile"]].concat())?)
-        }
+        "man" => help::man(&Args::parse(word, args, &[])?).map(|()| 0),
+        "schema-lint" => lint::schema_lint(&Args::parse(word, args, &commands::flags(word))?),
+        "schema-simplify" => lint::schema_simplify(&Args::parse(word, args, &commands::flags(word))?),
         "completions" => return completion::script(&texts(&args)).map(|()| 0),
         // Run by the scripts that `completions` prints.
         "__complete" => return completion::complete(&texts(&args)).map(|()| 0),
+        "new" => new::run(&Args::parse(word, args, &commands::flags(word))?),
         "explain" => lint::explain(&Args::parse(word, args, &[])?),
-        "validate" => return validate::validate(&Args::parse(word, args, VALIDATE_FLAGS)?),
+        "validate" => return validate::validate(&Args::parse(word, args, &commands::flags(word))?),
+        #[cfg(unix)]
+        "login" | "logout" | "auth" => sign_in::run(word, &Args::parse(word, args, &commands::flags(word))?),
+        #[cfg(not(unix))]
+        "login" | "logout" | "auth" | "record" | "replay" => Err(crate::serve::requires_unix(word).into()),
         word if commands::has_command(word) => commands::run(word, args),
         "serve" | "proxy" => {
-            return Err(format!("the options of {word} must follow the command: tinymcp {word} …"));
+            return Err(format!("the options of {word} must follow the command: tinymcp {word} ..."));
         }
-        other => return Err(meant_serve(other).unwrap_or_else(|| unknown(other))),
+        other => return Err(help::unknown(other, args::names_server(&args))),
     };
+    #[cfg(unix)]
+    ask::sampler::end();
     status.or_else(|failure| {
         #[cfg(unix)]
-        park_if_signalled();
+        park_if_ending();
         if failure.message == BROKEN_PIPE {
             return Err(failure.message);
         }
@@ -97,71 +135,23 @@ pub(crate) fn run(mut args: Vec<OsString>) -> Result<u8> {
     })
 }
 
-/// Prints the start of the help, for a program without arguments.
-fn short_help() -> Result<()> {
-    let mut text = HELP.split("\n\n").take(2).collect::<Vec<_>>().join("\n\n");
-    text.push_str("\n\nCommands:\n");
-    for command in commands() {
-        let help = HELP.split("\n\n").find(|part| part.starts_with(&format!("  tinymcp {command} ")));
-        // The description follows the lines of usage, and its first sentence says what it does.
-        let lines = help.into_iter().flat_map(str::lines).filter(|line| line.starts_with("      "));
-        let words = lines.map(str::trim).collect::<Vec<_>>().join(" ");
-        let sentence = words.split_once(". ").map_or(&*words, |(first, _)| first).trim_end_matches('.');
-        text.push_str(&format!("  {command:16} {sentence}\n"));
-    }
-    text.push_str("\n`tinymcp help COMMAND` describes a command, `tinymcp help` all of them.\n");
-    out(text.as_bytes())
+/// Returns whether a word is not a command, but a key of the configuration file.
+fn is_server(word: &str) -> bool {
+    !help::commands().contains(&word)
+        && !word.starts_with(['-', '_'])
+        && lists::configuration(None)
+            .and_then(|file| lists::keys(&file).ok())
+            .is_some_and(|keys| keys.iter().any(|key| key == word))
+}
+
+/// Returns whether the arguments have the option for help. Those after `--` belong to the server.
+pub(crate) fn asks_for_help(args: &[OsString]) -> bool {
+    args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--help" || arg == "-h")
 }
 
 /// Returns the arguments that are UTF-8.
 fn texts(args: &[OsString]) -> Vec<&str> {
     args.iter().filter_map(|arg| arg.to_str()).collect()
-}
-
-/// Returns the commands that the help describes.
-fn commands() -> Vec<&'static str> {
-    let known = HELP.lines().filter_map(|line| line.strip_prefix("  tinymcp ")?.split(' ').next());
-    let mut known: Vec<&str> = known.collect();
-    known.dedup();
-    known
-}
-
-fn unknown(command: &str) -> String {
-    let known = commands();
-    let list = ["tools", "resources", "templates", "prompts"].contains(&command);
-    let cure = match nearest(command, &mut known.iter().copied()) {
-        _ if list => format!("did you mean `tinymcp list {command}`?"),
-        Some(near) => format!("did you mean `tinymcp {near}`?"),
-        None => format!("expected one of: {}", known.join(", ")),
-    };
-    format!("unknown command {command:?}; {cure}")
-}
-
-/// Prints the help of one command.
-pub(crate) fn help(command: &str) -> Result<()> {
-    out(help_of(command).ok_or_else(|| unknown(command))?.as_bytes())
-}
-
-/// Returns the part of the help that belongs to one command, with the paragraphs about servers if
-/// the command has them.
-fn help_of(command: &str) -> Option<String> {
-    if command == "serve" {
-        return Some(serve::HELP.to_owned());
-    }
-    #[cfg(all(unix, feature = "proxy"))]
-    if command == "proxy" {
-        return Some(crate::proxy::HELP.to_owned());
-    }
-    let parts: Vec<&str> = HELP.split("\n\n").collect();
-    let usage = format!("  tinymcp {command} ");
-    let part = parts.iter().find(|part| part.starts_with(&usage))?;
-    let mut text = vec![*part];
-    text.extend(parts.iter().filter(|other| {
-        other.starts_with("SERVER is") && part.contains("SERVER")
-            || other.starts_with("Options of these") && commands::has_command(command)
-            || other.starts_with("Exit status")
-    }));
-    Some(format!("{}\n", text.join("\n\n")))
 }
 
 /// Reads a file; `-` is standard input.

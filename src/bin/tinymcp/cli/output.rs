@@ -10,7 +10,7 @@ use tinymcp::json::Value;
 use super::args::Args;
 use super::failure::{FAILED, Failure, Result};
 use super::print;
-use crate::escape::{is_terminal_control, plain};
+use crate::escape::{plain, push_json};
 use crate::out;
 
 /// Spaces of each level of indented JSON.
@@ -35,9 +35,9 @@ enum Form {
 impl Output {
     /// Reads the options. The file is replaced by the first output.
     pub(crate) fn new(args: &Args) -> Result<Output> {
-        let (text, json) = (args.has("text"), args.has("json") || args.has("pretty"));
+        let (text, json) = (args.has("text"), args.has("json") || args.has("raw") || args.has("pretty"));
         if text && json {
-            return Err("--text excludes --json and --pretty".into());
+            return Err("--text excludes --json, --raw and --pretty".into());
         }
         let field = match (&args.field, args.has("structured")) {
             (Some(_), true) => return Err("--field and --structured exclude each other".into()),
@@ -101,8 +101,8 @@ impl Output {
     }
 }
 
-/// Returns JSON on one line or indented. A terminal would interpret some characters of strings,
-/// which are escaped. Does not recurse: a server may nest deeply.
+/// Returns JSON on one line or indented. Characters that would control a terminal are escaped in
+/// strings. Does not recurse: a server may nest deeply.
 fn json(value: Value<'_>, is_indented: bool) -> String {
     let mut text = String::new();
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
@@ -110,11 +110,7 @@ fn json(value: Value<'_>, is_indented: bool) -> String {
     let is_blank = |c: &char| matches!(c, ' ' | '\t' | '\r' | '\n');
     while let Some(c) = characters.next() {
         if in_string {
-            if is_terminal_control(c) {
-                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
-            } else {
-                text.push(c);
-            }
+            push_json(&mut text, c);
             in_string = escaped || c != '"';
             escaped = !escaped && c == '\\';
             continue;

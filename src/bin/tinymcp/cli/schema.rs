@@ -1,20 +1,21 @@
-//! Input schemas of tools in short: types of arguments, signatures, and values from text.
+//! Summaries of input schemas of tools: types of arguments, signatures, and values from text.
 //!
 //! A schema comes from a server and may be anything. Keywords that are not read here are left to
 //! the server, which checks the arguments.
 
 use std::collections::HashSet;
 
-use tinymcp::json::{Doc, Kind, Value, Writer};
+use tinymcp::json::{Doc, Json, Kind, Value, Writer};
+use tinymcp::schema::Schema;
 
-/// Schemas that are read for one argument, so that a server cannot make the reading long.
+/// Largest number of schemas that are read for one argument, which bounds the time.
 const MAX_SCHEMAS: usize = 128;
-/// Lists inside each other whose types are read.
+/// Largest depth of nested lists whose types are read.
 const MAX_DEPTH: usize = 4;
-/// Values of an `enum`, and types, that a signature shows.
-const SHOWN_VALUES: usize = 6;
-/// Characters of the longest type.
-const LONGEST_TYPE: usize = 60;
+/// Largest number of values of an `enum`, or of types, in a signature.
+const MAX_VALUES: usize = 6;
+/// Largest number of characters of a type.
+const MAX_TYPE: usize = 60;
 
 /// Input schema of a tool.
 #[derive(Clone, Copy)]
@@ -48,7 +49,7 @@ impl<'d> Input<'d> {
         self.arguments().find(|argument| argument.name == name)
     }
 
-    /// Returns whether arguments beside the declared ones are invalid.
+    /// Returns whether other arguments than the declared ones are invalid.
     pub(crate) fn is_closed(self) -> bool {
         self.0.get("additionalProperties").and_then(Value::as_bool) == Some(false)
             && self.0.get("patternProperties").is_none()
@@ -91,12 +92,41 @@ impl<'d> Argument<'d> {
         text
     }
 
+    /// Describes the accepted values for the user, such as `integer 1..8` or `yes or no`.
+    pub(crate) fn expected(self) -> String {
+        let details = self.details();
+        let format = self.keyword("format").and_then(Value::as_str);
+        match format {
+            Some(format) => format!("{} ({format})", expected(details)),
+            None => expected(details),
+        }
+    }
+
+    /// Returns a text as a valid value; a list may be written as items with commas. The error
+    /// describes the expected value.
+    pub(crate) fn value(self, text: &str) -> Result<Json, String> {
+        let mut w = Writer::new();
+        let written = if self.is_list() && !text.trim_start().starts_with('[') {
+            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            self.write_list(&mut w, &items.collect::<Vec<_>>())
+        } else {
+            self.write(&mut w, text)
+        };
+        let value = w.into_json();
+        let is_valid = || match Schema::compile(self.schema) {
+            Ok(schema) => schema.is_valid(value.to_doc().root()),
+            // The server checks a schema with references to the rest of its document.
+            Err(_) => true,
+        };
+        if written.is_ok() && is_valid() { Ok(value) } else { Err(self.expected()) }
+    }
+
     pub(crate) fn description(self) -> &'d str {
         self.keyword("description").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns a value for an example: the schema's own where it has one, else its type in capital
-    /// letters.
+    /// Returns a value for an example: a value of the schema if it has one, otherwise the type in
+    /// capital letters.
     pub(crate) fn example(self) -> String {
         let first = |name: &str| self.keyword(name).and_then(|values| values.index(0));
         let own = first("examples")
@@ -107,6 +137,18 @@ impl<'d> Argument<'d> {
             None if accepts(&self.alternatives(), "boolean") => "true".to_owned(),
             None => self.type_name().to_ascii_uppercase(),
         }
+    }
+
+    /// Returns the values that the schema names, as texts.
+    pub(crate) fn choices(self) -> Vec<String> {
+        let alternatives = self.alternatives();
+        let named = alternatives.iter().filter_map(|schema| values(*schema)).flatten();
+        let mut texts: Vec<String> =
+            named.map(|value| value.as_str().unwrap_or(value.raw()).to_owned()).collect();
+        if accepts(&alternatives, "boolean") {
+            texts.extend(["true".to_owned(), "false".to_owned()]);
+        }
+        texts
     }
 
     /// Returns whether the argument is a list, so that its name may be repeated.
@@ -131,8 +173,8 @@ impl<'d> Argument<'d> {
         Ok(())
     }
 
-    /// Returns a keyword of the schema, which may stand beside a reference or in its target.
-    fn keyword(self, name: &str) -> Option<Value<'d>> {
+    /// Returns a keyword of the schema, which may be next to a reference or in its target.
+    pub(crate) fn keyword(self, name: &str) -> Option<Value<'d>> {
         let alternatives = self.alternatives();
         self.schema.get(name).or_else(|| alternatives.iter().find_map(|schema| schema.get(name)))
     }
@@ -142,8 +184,8 @@ impl<'d> Argument<'d> {
     }
 }
 
-/// Returns the schemas behind references and inside `anyOf`, `oneOf` and `allOf` that name a type
-/// or values.
+/// Returns the schemas that name a type or values, through references, `anyOf`, `oneOf` and
+/// `allOf`.
 fn alternatives<'d>(root: Value<'d>, schema: Value<'d>) -> Vec<Value<'d>> {
     let (mut open, mut found) = (vec![schema], Vec::new());
     for _ in 0..MAX_SCHEMAS {
@@ -151,24 +193,32 @@ fn alternatives<'d>(root: Value<'d>, schema: Value<'d>) -> Vec<Value<'d>> {
         let target = schema.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix('#'));
         if let Some(target) = target.and_then(|pointer| root.pointer(pointer)) {
             open.push(target);
+        } else if let (None, named @ [_, ..]) = (values(schema), &*choices(schema)) {
+            found.extend(named);
         } else if ["type", "enum", "const"].iter().any(|name| schema.get(name).is_some()) {
             found.push(schema);
         } else {
             let lists = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|name| schema.get(name));
             let start = open.len();
             open.extend(lists.flat_map(Value::items).take(MAX_SCHEMAS));
-            // The first is read first.
+            // Read the first one first: `open` is a stack.
             open.get_mut(start..).unwrap_or_default().reverse();
         }
     }
     found
 }
 
+/// Returns the schemas inside `anyOf` and `oneOf` that name values.
+fn choices(schema: Value<'_>) -> Vec<Value<'_>> {
+    let lists = ["anyOf", "oneOf"].into_iter().filter_map(|name| schema.get(name));
+    lists.flat_map(Value::items).take(MAX_SCHEMAS).filter(|schema| values(*schema).is_some()).collect()
+}
+
 /// Returns the types that a schema with a type, values or a constant accepts.
 fn types(schema: Value<'_>) -> Vec<&str> {
     match schema.get("type") {
         Some(one) if one.kind() == Kind::String => one.as_str().into_iter().collect(),
-        Some(several) => several.items().filter_map(Value::as_str).take(SHOWN_VALUES + 1).collect(),
+        Some(several) => several.items().filter_map(Value::as_str).take(MAX_VALUES + 1).collect(),
         None => Vec::new(),
     }
 }
@@ -204,6 +254,10 @@ fn write(root: Value<'_>, of: &[Value<'_>], w: &mut Writer, text: &str) -> Resul
         return Ok(());
     }
     let has = |name: &str| accepts(of, name);
+    if let (true, Some(value)) = (has("boolean") && !has("string"), parse_bool(text)) {
+        w.bool(value);
+        return Ok(());
+    }
     let parsed = Doc::parse(text).ok();
     let fits = |value: &Value<'_>| match value.kind() {
         Kind::Number => has("number") || has("integer") && value.as_f64().is_some_and(|n| n.fract() == 0.0),
@@ -226,11 +280,7 @@ fn write(root: Value<'_>, of: &[Value<'_>], w: &mut Writer, text: &str) -> Resul
         write(root, &items, w, text)?;
         w.end_array();
     } else {
-        return Err(match type_name(of, MAX_DEPTH, root) {
-            name if name == "boolean" => "true or false".to_owned(),
-            name if name.starts_with('"') => format!("one of {name}"),
-            name => name,
-        });
+        return Err(expected(type_name(of, MAX_DEPTH, root)));
     }
     Ok(())
 }
@@ -243,26 +293,44 @@ pub(crate) fn any(w: &mut Writer, text: &str) {
     };
 }
 
+/// Describes a type for the user.
+fn expected(name: String) -> String {
+    match name.strip_prefix("boolean") {
+        Some(rest) if !rest.starts_with(['|', '[']) => format!("yes or no{rest}"),
+        _ if name.starts_with('"') => format!("one of {name}"),
+        _ => name,
+    }
+}
+
+/// Returns the truth value of a word.
+pub(crate) fn parse_bool(text: &str) -> Option<bool> {
+    match &*text.trim().to_ascii_lowercase() {
+        "y" | "yes" | "true" => Some(true),
+        "n" | "no" | "false" => Some(false),
+        _ => None,
+    }
+}
+
 fn type_name(of: &[Value<'_>], depth: usize, root: Value<'_>) -> String {
     let mut names: Vec<String> = Vec::new();
-    for schema in of.iter().take(SHOWN_VALUES + 2) {
+    for schema in of.iter().take(MAX_VALUES + 2) {
         let more = match values(*schema) {
-            Some(values) => values.into_iter().take(SHOWN_VALUES + 1).map(|v| v.raw().to_owned()).collect(),
+            Some(values) => values.into_iter().take(MAX_VALUES + 1).map(|v| v.raw().to_owned()).collect(),
             None => {
                 types(*schema).into_iter().map(|name| named(root, *schema, name, depth)).collect::<Vec<_>>()
             }
         };
         for name in more {
-            if !names.contains(&name) && names.len() <= SHOWN_VALUES {
+            if !names.contains(&name) && names.len() <= MAX_VALUES {
                 names.push(name);
             }
         }
     }
     let is_null = names.iter().any(|name| name == "null");
     names.retain(|name| name != "null");
-    if names.len() > SHOWN_VALUES {
-        names.truncate(SHOWN_VALUES);
-        names.push("…".to_owned());
+    if names.len() > MAX_VALUES {
+        names.truncate(MAX_VALUES);
+        names.push("...".to_owned());
     }
     match names.join("|") {
         text if text.is_empty() => if is_null { "null" } else { "any" }.to_owned(),
@@ -270,7 +338,7 @@ fn type_name(of: &[Value<'_>], depth: usize, root: Value<'_>) -> String {
     }
 }
 
-/// Returns a type; that of a list has its items.
+/// Returns the name of a type. The name of a list includes the type of its items.
 fn named(root: Value<'_>, schema: Value<'_>, name: &str, depth: usize) -> String {
     if name != "array" || depth == 0 {
         return name.to_owned();
@@ -282,10 +350,10 @@ fn named(root: Value<'_>, schema: Value<'_>, name: &str, depth: usize) -> String
 }
 
 fn shortened(text: String) -> String {
-    if text.chars().count() <= LONGEST_TYPE {
+    if text.chars().count() <= MAX_TYPE {
         return text;
     }
-    text.chars().take(LONGEST_TYPE).chain(['…']).collect()
+    text.chars().take(MAX_TYPE).chain("...".chars()).collect()
 }
 
 #[cfg(test)]
@@ -324,7 +392,8 @@ mod tests {
             ("pin", "four", Err("integer")),
             ("ratio", "4.5e1", Ok("4.5e1")),
             ("on", "true", Ok("true")),
-            ("on", "yes", Err("true or false")),
+            ("on", "yes", Ok("true")),
+            ("on", "maybe", Err("yes or no")),
             ("pin", "4.0", Ok("4.0")),
             ("names", "42", Ok(r#"["42"]"#)),
             ("level", "1", Ok("1")),

@@ -1,16 +1,16 @@
 //! Options of supergateway and of sparfenyuk/mcp-proxy, translated into those of this command.
 //!
-//! An option keeps its meaning there, has no effect here, which is reported, or is an error that
-//! names the replacement. The manual page has a table of all of them.
+//! An option keeps its meaning, has no effect and is reported, or is an error that names the
+//! replacement. The manual page has a table of all options.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::options::Options;
-use super::shell_words::{Dialect, split};
 use crate::Result;
 use crate::options::{once, text, value};
+use crate::shell_words::{Dialect, split};
 
 /// Port of supergateway.
 const PORT: u16 = 8000;
@@ -29,19 +29,24 @@ const BOTH: &str = "clients with and without a session are served, and all share
 const LOG: &str = "standard error always has the same reports";
 
 /// Options whose meaning cannot be kept, each with the replacement.
-const REJECTED: [(&str, &str); 6] = [
+const REJECTED: [(&str, &str); 10] = [
     (
         "expose-header",
         "pages of --allow-origin can always read the id of their session, and no other field is needed",
     ),
-    ("verify-ssl", "certificates are always verified; omit it"),
+    ("verify-ssl", "certificates are always verified; omit it, or name their roots: --cacert FILE"),
     ("no-verify-ssl", "certificates are always verified; use a URL with http: in a trusted network"),
     ("client-id", CREDENTIALS),
     ("client-secret", CREDENTIALS),
     ("token-url", CREDENTIALS),
+    ("username", BASIC),
+    ("password", BASIC),
+    ("digest", "digest authentication is not available; use a bearer token, or a proxy that adds it"),
+    ("version", "use `tinymcp --version`"),
 ];
-const CREDENTIALS: &str =
-    "OAuth is not available yet; get a token and use --header 'Authorization: Bearer TOKEN'";
+const BASIC: &str = "use --header 'Authorization: Basic CREDENTIALS', with USER:PASSWORD in Base64";
+const CREDENTIALS: &str = "sign in once by `tinymcp login URL --client-credentials --client-id ID --client-secret-file FILE`; the proxy \
+     then renews its tokens";
 
 /// Options of HTTP+SSE, which this program does not serve.
 const SSE_ONLY: [&str; 3] = ["baseUrl", "ssePath", "messagePath"];
@@ -134,9 +139,9 @@ impl Aliases {
                 once(name, &mut self.settings.session_timeout, milliseconds(&text(parser)?)?)?
             }
             "oauth2Bearer" => once(name, &mut self.bearer, text(parser)?)?,
-            "healthEndpoint" => options.pages.health.push(text(parser)?),
+            "healthEndpoint" => health(options, parser)?,
             "cors" => cors(options, parser)?,
-            "headers" => options.headers.push((text(parser)?, text(parser)?)),
+            "headers" => options.to_url.headers.push((text(parser)?, text(parser)?)),
             "env" => self.settings.env.push((value(parser)?, value(parser)?)),
             "cwd" => once(name, &mut self.settings.cwd, value(parser)?.into())?,
             "pass-environment" => self.settings.inherit_env = Some(true),
@@ -200,14 +205,14 @@ impl Aliases {
                 return Err("--oauth2Bearer requires a URL; to require a token of clients, use --token-file"
                     .to_owned());
             }
-            options.headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
+            options.to_url.headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
         }
         self.check(options)?;
         options.from_aliases = self.settings;
         Ok(())
     }
 
-    /// Returns an error for settings without a use.
+    /// Returns an error for settings that the other options make unused.
     fn check(&mut self, options: &Options) -> Result<()> {
         let has_program = !options.command.is_empty();
         if !has_program && (!self.settings.env.is_empty() || self.settings.cwd.is_some()) {
@@ -246,8 +251,8 @@ impl Aliases {
                     "--port and --host require COMMAND; to serve a URL, use --http HOST:PORT".to_owned()
                 );
             }
-            if let Ok(token) = std::env::var("API_ACCESS_TOKEN") {
-                options.headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
+            if let Some(token) = std::env::var("API_ACCESS_TOKEN").ok().filter(|token| !token.is_empty()) {
+                options.to_url.headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
                 self.settings.notes.push("API_ACCESS_TOKEN is sent as the bearer token".to_owned());
             }
             return once("url", &mut options.url, url.to_owned());
@@ -255,7 +260,7 @@ impl Aliases {
         let first = first.to_string_lossy().into_owned();
         if options.http.is_none() && self.port.is_none() && self.host.is_none() {
             return Err(format!(
-                "unexpected argument {first:?}; the program of a server stands after --, or requires --port"
+                "unexpected argument {first:?}; put the program of a server after --, or add --port"
             ));
         }
         words.append(&mut options.command);
@@ -306,6 +311,13 @@ fn values(parser: &mut lexopt::Parser) -> Vec<OsString> {
         }
     }
     values
+}
+
+fn health(options: &mut Options, parser: &mut lexopt::Parser) -> Result<()> {
+    options.pages.health.push(text(parser)?);
+    let more = values(parser).into_iter().map(|path| path.to_string_lossy().into_owned());
+    options.pages.health.extend(more);
+    Ok(())
 }
 
 fn cors(options: &mut Options, parser: &mut lexopt::Parser) -> Result<()> {
@@ -369,6 +381,7 @@ mod tests {
             "--healthEndpoint",
             "/healthz",
             "--healthEndpoint=/ready",
+            "/live",
             "--cors",
             "https://a.example",
             "http://b:1",
@@ -378,7 +391,7 @@ mod tests {
         assert!(options.per_client);
         assert_eq!(options.from_aliases.session_timeout, Some(Duration::from_secs(60)));
         assert_eq!(options.from_aliases.path.as_deref(), Some("/a"));
-        assert_eq!(options.pages.health, ["/healthz", "/ready"]);
+        assert_eq!(options.pages.health, ["/healthz", "/ready", "/live"]);
         assert_eq!(options.settings.allow_origin, ["https://a.example", "http://b:1"]);
         let notes = options.from_aliases.notes.join("\n");
         for part in ["--logLevel has no effect: ", "note: HTTP+SSE"] {
@@ -389,7 +402,10 @@ mod tests {
                 parse(&[url, "http://h/", "--oauth2Bearer", "secret", "--header", "X-A: b: c"]).unwrap();
             assert_eq!((options.url.as_deref(), &options.http), (Some("http://h/"), &None));
             let expected = [("X-A", "b: c"), ("Authorization", "Bearer secret")];
-            assert_eq!(options.headers, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+            assert_eq!(
+                options.to_url.headers,
+                expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
+            );
         }
     }
 
@@ -412,6 +428,7 @@ mod tests {
         assert_eq!(options.url.as_deref(), Some("http://h/mcp"));
         assert!(
             options
+                .to_url
                 .headers
                 .starts_with(&[("A".to_owned(), "b".to_owned()), ("C".to_owned(), "d".to_owned())])
         );
@@ -445,7 +462,7 @@ mod tests {
                 "--named-server a must be given at most once",
             ),
             (&["--stdio", "a", "--oauth2Bearer", "t"], "--oauth2Bearer requires a URL; to require a token"),
-            (&["--stdio", "a", "--header", "A: b"], "--header requires --url"),
+            (&["--stdio", "a", "--header", "A: b"], "--header and --bearer-file require --url"),
             (&["--stdio", "a", "--sse", "http://h"], "exclude each other"),
             (
                 &["--stdio", "a", "b", "--port", "1"],
@@ -461,7 +478,14 @@ mod tests {
             (&["http://h/", "x"], "unexpected argument \"x\" after a URL"),
             (&["npx", "server"], "unexpected argument \"npx\""),
             (&["--verify-ssl", "x.pem", "http://h"], "--verify-ssl: certificates are always verified"),
-            (&["--client-id", "x"], "--client-id: OAuth is not available yet"),
+            (
+                &["--username", "x", "--password", "y", "http://h"],
+                "--username: use --header 'Authorization: Basic",
+            ),
+            (&["--digest", "http://h"], "--digest: digest authentication is not available"),
+            (&["--version"], "--version: use `tinymcp --version`"),
+            (&["--port", "1", "--allow-origin", "*", "a"], "--allow-origin *: name each origin"),
+            (&["--client-id", "x"], "--client-id: sign in once by `tinymcp login"),
             (&["--port", "1", "--expose-header", "X", "a"], "--expose-header: pages of --allow-origin"),
             (&["-e", "A", "b", "--url", "http://h"], "--env and --cwd require COMMAND"),
             (&["--named-server", "a", "b"], "--named-server requires --port or --http"),
@@ -481,7 +505,8 @@ mod tests {
         const MANUAL: &str = include_str!("../../../manual/proxy_command.md");
         const OWN: &str = "stdio sse streamableHttp outputTransport port streamableHttpPath sessionTimeout \
                            header oauth2Bearer cors healthEndpoint host sse-host sse-port headers env cwd \
-                           pass-environment no-pass-environment named-server named-server-config allow-origin";
+                           pass-environment no-pass-environment named-server named-server-config allow-origin \
+                           stateful";
         let lists = [&FLAGS_WITHOUT_EFFECT[..], &VALUES_WITHOUT_EFFECT, &REJECTED];
         let listed = lists.iter().flat_map(|list| list.iter().map(|(name, _)| *name));
         for name in OWN.split_whitespace().chain(listed).chain(SSE_ONLY) {

@@ -3,9 +3,8 @@
 //! # Reload
 //! The thread `proxy-reload` waits for SIGHUP. With `--watch` it checks the stamps of the
 //! configuration file and of the token file every second. It opens the logs again at SIGHUP, reads
-//! the tokens itself, and wakes the
-//! thread `proxy-config`, which reads the configuration. A new file is compared with the servers in
-//! use, entry by entry.
+//! the tokens itself, and wakes the thread `proxy-config`, which reads the configuration. A new
+//! file is compared with the servers in use, entry by entry.
 //!
 //! # Invariants
 //! - A file that cannot be read changes nothing; an entry with an error changes nothing about the
@@ -20,21 +19,23 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use tinymcp::{Config, Hub, Upstream};
+use tinymcp::{Config, Endpoint, Hub, Upstream};
 
 use super::options::Options;
 use super::own_endpoints::{self, OwnEndpoints};
 use super::per_client::InUse;
 use super::traffic::Traffic;
-use super::{START, report_start, timeout};
+use super::{START_TIMEOUT, report_start, timeout};
 use crate::Result;
+use crate::credentials;
 use crate::http::Tokens;
-use crate::serve::{Hangups, Stamps, Wake, lock, log, open, spawn};
+use crate::mutex::lock;
+use crate::serve::{Hangups, Stamps, Wake, log, open, spawn};
 
-/// Reading a configuration recurses as deep as its values.
+/// Stack of the threads in bytes. Reading a configuration recurses as deep as its values.
 const STACK: usize = 512 << 10;
 
-/// The servers of a file, which are those of the hub.
+/// The servers of a file, which are the servers of the hub.
 pub(super) struct Configured {
     hub: Hub,
     file: PathBuf,
@@ -42,7 +43,7 @@ pub(super) struct Configured {
     traffic: Option<Traffic>,
     /// The servers in use, each with the configuration that it was added for.
     used: BTreeMap<String, Arc<Config>>,
-    /// Over HTTP: the endpoints of the single servers.
+    /// Over HTTP: the separate endpoints of the servers.
     pub(super) own_endpoints: Option<OwnEndpoints>,
     /// Copy of `used` for the servers of sessions.
     in_use: InUse,
@@ -67,7 +68,7 @@ impl Configured {
         }
     }
 
-    /// The servers in use, also after later reloads.
+    /// Returns the servers in use; the map also shows later reloads.
     pub(super) fn in_use(&self) -> InUse {
         Arc::clone(&self.in_use)
     }
@@ -96,7 +97,15 @@ impl Configured {
             changes.push(format!("removed {key:?}"));
         }
         let (mut added, mut replaced) = (Vec::new(), Vec::new());
-        for (key, upstream) in Config::clone(&config).into_upstreams() {
+        let options = Arc::clone(&self.options);
+        let traffic = self.traffic.clone();
+        let change = |server: &str, endpoint: Endpoint| {
+            if let Some(traffic) = &traffic {
+                traffic.hide(credentials::query_values(endpoint.url()));
+            }
+            options.to_url.network.apply(credentials::add(server, endpoint))
+        };
+        for (key, upstream) in Config::clone(&config).into_upstreams_with_endpoints(change) {
             if self.used.get(&key).is_some_and(|old| old.has_same_server(&key, &config)) {
                 continue;
             }
@@ -109,7 +118,7 @@ impl Configured {
             };
             let upstream = with_options(upstream, &self.options);
             if let Some(traffic) = &self.traffic {
-                traffic.hide(upstream.secrets());
+                traffic.hide(upstream.secrets().iter().map(String::as_str));
             }
             let (change, list) = match self.used.contains_key(&key) {
                 true => ("replaced", &mut replaced),
@@ -138,7 +147,7 @@ impl Configured {
                 if let Some(own) = &mut self.own_endpoints {
                     own.remove_old();
                 }
-                report_start(&self.hub);
+                report_start(&self.hub, START_TIMEOUT);
                 for key in self.own_endpoints.iter_mut().flat_map(OwnEndpoints::add_new) {
                     log(&format!("{key}: serving {}", own_endpoints::path(&key)));
                 }
@@ -148,9 +157,9 @@ impl Configured {
     }
 }
 
-/// Ends these servers and replaces those, all at the same time, because each may take seconds.
+/// Ends and replaces servers, all at the same time, because each may take seconds.
 fn end_and_replace(hub: &Hub, gone: &[String], replaced: Vec<(String, Upstream)>) {
-    let until = Instant::now() + START;
+    let until = Instant::now() + START_TIMEOUT;
     let replaced: Vec<_> = replaced.into_iter().map(|(key, new)| (key, Mutex::new(Some(new)))).collect();
     let replace = |key: &str, new: &Mutex<Option<Upstream>>| {
         let Some(new) = lock(new).take() else { return };
@@ -174,7 +183,7 @@ fn end_and_replace(hub: &Hub, gone: &[String], replaced: Vec<(String, Upstream)>
     });
 }
 
-/// A server of the file with the options of the command line.
+/// Applies the options of the command line to a server of the file.
 pub(super) fn with_options(upstream: Upstream, options: &Options) -> Upstream {
     let upstream = match &options.prefix {
         Some(_) => upstream.prefix(""),
@@ -189,8 +198,7 @@ pub(super) fn with_options(upstream: Upstream, options: &Options) -> Upstream {
 
 /// State of the threads that reload.
 pub(super) struct Reload {
-    /// Absent if there is neither a file to reload nor a log.
-    hangups: Option<Hangups>,
+    hangups: Hangups,
     /// With `--watch`: the stamps of the files before they were read.
     watched: Option<Stamps>,
     pub(super) configured: Option<Configured>,
@@ -199,48 +207,45 @@ pub(super) struct Reload {
 }
 
 impl Reload {
-    /// If there is a file to reload or a log, SIGHUP does not end the process from now on. Called
-    /// before the files are read.
+    /// Registers a handler, so that SIGHUP no longer ends the process, even without a file to
+    /// reload. Called before the files are read.
     ///
     /// # Errors
     /// The signal handler cannot be registered.
     pub(super) fn new(options: &Options, traffic: Option<&Traffic>) -> Result<Reload> {
         let files: Vec<&PathBuf> = options.config.iter().chain(&options.settings.token_file).collect();
-        let hangups = match files.is_empty() && traffic.is_none() {
-            true => None,
-            false => Some(Hangups::register().map_err(|error| format!("SIGHUP: {error}"))?),
-        };
+        let hangups = Hangups::register().map_err(|error| format!("SIGHUP: {error}"))?;
         let mut stamps = Stamps::default();
         stamps.extend(&mut files.into_iter().cloned());
         let (watched, traffic) = (options.watch.then_some(stamps), traffic.cloned());
         Ok(Reload { hangups, watched, configured: None, tokens: None, traffic })
     }
 
-    /// Starts the threads, if there is a file to reload.
+    /// Starts the thread that waits for SIGHUP, and a thread that reads the configuration file if
+    /// there is one.
     ///
     /// # Errors
     /// A thread cannot be started.
     pub(super) fn start(mut self) -> Result<()> {
-        let Some(hangups) = self.hangups.take() else { return Ok(()) };
         let failed = |error: std::io::Error| format!("the thread that reloads cannot be started: {error}");
         let mut config = None;
         if let Some(mut configured) = self.configured.take() {
-            // A wake-up that waits stands for all later ones: the file was not read yet.
+            // One queued wake-up is enough: the file is read after it.
             let (sender, wakes) = sync_channel(1);
             let run = move || wakes.iter().for_each(|()| configured.reload());
             spawn("proxy-config", STACK, Box::new(run)).map_err(failed)?;
             config = Some(sender);
         }
-        let run = move || self.run(hangups, config.as_ref());
+        let run = move || self.run(config.as_ref());
         spawn("proxy-reload", STACK, Box::new(run)).map_err(failed)
     }
 
-    fn run(&mut self, mut hangups: Hangups, config: Option<&SyncSender<()>>) {
-        while let Some(wake) = hangups.wait(self.watched.is_some()) {
-            // Taken before reading, so that a later change is noticed.
+    fn run(&mut self, config: Option<&SyncSender<()>>) {
+        while let Some(wake) = self.hangups.wait(self.watched.is_some()) {
             if let Some(traffic) = self.traffic.as_ref().filter(|_| wake == Wake::Hangup) {
                 traffic.reopen();
             }
+            // Taken before reading, so that a later change is noticed.
             let changed = self.watched.as_mut().is_some_and(|stamps| !stamps.changed().is_empty());
             if wake == Wake::Hangup || changed {
                 self.reload(config);
@@ -253,9 +258,10 @@ impl Reload {
             tokens.reload();
         }
         match config {
-            // OK to ignore: a wake-up waits already.
+            // OK to ignore: a wake-up is queued already.
             Some(config) => _ = config.try_send(()),
             None if self.tokens.is_some() => log("reloaded"),
+            None if self.traffic.is_none() => log("SIGHUP: there is no file to reload"),
             None => {}
         }
     }
@@ -277,7 +283,8 @@ mod tests {
 
     #[test]
     fn a_wake_up_does_not_wait_for_the_configuration() {
-        let reload = Reload { hangups: None, watched: None, configured: None, tokens: None, traffic: None };
+        let hangups = Hangups::register().unwrap();
+        let reload = Reload { hangups, watched: None, configured: None, tokens: None, traffic: None };
         let (sender, wakes) = sync_channel(1);
         for _ in 0..3 {
             reload.reload(Some(&sender));

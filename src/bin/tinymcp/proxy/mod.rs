@@ -1,54 +1,64 @@
-//! Command `proxy`: servers over another transport, in every revision, and many as one.
+//! Command `proxy`: serves servers over another transport, in every revision, or several as one.
 //!
 //! ```text
 //! clients ─ stdio | HTTP ─► Server ─ exported Hub ─► servers: program | URL | mcpServers file
 //! ```
 //!
-//! One server keeps the names of its tools; those of a configuration file begin with its key. The
-//! hub does the work: revisions, restarts, one process of each server for all clients.
+//! A single server keeps the names of its tools; with a configuration file, they begin with the key
+//! of their server. The hub handles revisions, restarts, and one process of each server for all
+//! clients.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tinymcp::{Endpoint, Error, Hub, HubBuilder, Limits, Server, ServerState, Status, Upstream, stderr};
+use tinymcp::{
+    Endpoint, Error, ErrorKind, Hub, HubBuilder, Limits, Server, ServerState, ServerStatus, Upstream, stderr,
+};
 
 mod aliases;
 mod configured;
 mod description;
 mod monitor;
 mod options;
+mod over_http;
 mod own_endpoints;
 mod per_client;
-mod shell_words;
+#[cfg(feature = "cli")]
+pub(crate) mod recorded;
 mod traffic;
 
 use configured::{Configured, Reload};
 use options::Options;
-use own_endpoints::OwnEndpoints;
-use per_client::PerClient;
+use over_http::OverHttp;
 use traffic::{FindServer, Traffic};
 
-use crate::http;
-use crate::serve::{lock, log, spawn};
+use crate::credentials;
+use crate::mutex::lock;
+use crate::serve::{log, spawn};
+use crate::shell_words::quoted;
 use crate::{Result, out};
 
 /// Help of the command.
 pub(crate) const HELP: &str = include_str!("help.txt");
 
-/// Time that the first client's lists wait for servers: many hosts request lists only once.
-const START: Duration = Duration::from_secs(5);
-/// Time that a start waits for servers whose names may clash.
+/// Time that the first client's lists wait for servers, because many hosts request lists only once.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest wait for a late server before the report about its entries.
+const LATE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest wait for servers whose names may clash, at the start.
 const NAMES_KNOWN: Duration = Duration::from_secs(30);
-/// Pause after which servers that are down are started again.
-const AGAIN: Duration = Duration::from_secs(60);
-/// Stack of the thread that does it.
+/// Interval at which servers that are down are started again.
+const RESTART_INTERVAL: Duration = Duration::from_secs(60);
+/// Exit status if the server of `--url` requires a sign-in.
+const SIGN_IN: i32 = 3;
+/// Stack of the threads that report and retry, in bytes.
 const STACK: usize = 64 << 10;
-/// Characters of the longest key.
-const LONGEST_KEY: usize = 32;
+/// Largest number of characters of a key.
+const MAX_KEY: usize = 32;
 
 /// Runs `tinymcp proxy` with these arguments.
 pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
@@ -72,19 +82,42 @@ pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
     served.map(|()| 0)
 }
 
-/// Adds the servers and serves them until the input ends or a signal arrives.
+/// Adds the servers and serves them until the input ends or a signal arrives. All options are
+/// checked before the first server starts.
 fn serve(options: &Arc<Options>, hub: &Hub, server: Server, traffic: Option<&Traffic>) -> Result<()> {
     let mut reload = Reload::new(options, traffic)?;
-    match &options.config {
-        Some(file) => {
-            let mut configured = Configured::new(hub, file.clone(), options, traffic);
-            configured.load()?;
-            reload.configured = Some(configured);
+    let configured = |file: &PathBuf| Configured::new(hub, file.clone(), options, traffic);
+    reload.configured = options.config.as_ref().map(configured);
+    match &options.http {
+        None => {
+            add_servers(options, hub, traffic, &mut reload)?;
+            serve_stdio(options, hub, server, traffic, reload)
         }
+        Some(address) => {
+            let http = OverHttp::open(options, address, hub, server, traffic, &mut reload)?;
+            let started = add_servers(options, hub, traffic, &mut reload);
+            started
+                .and_then(|()| name_conflict(hub, is_unprefixed(options)).map_or(Ok(()), Err))
+                .inspect_err(|_| {
+                    // A signal closes the hub, which is not an error of a server.
+                    http.wait_for_signal();
+                })?;
+            report_start(hub, START_TIMEOUT);
+            http.serve(options, address, hub, traffic, reload)
+        }
+    }
+}
+
+/// Opens the address of the monitoring pages, starts the servers, then serves the pages.
+fn add_servers(options: &Options, hub: &Hub, traffic: Option<&Traffic>, reload: &mut Reload) -> Result<()> {
+    let pages = monitor::open(options, hub)?;
+    match &mut reload.configured {
+        Some(configured) => _ = configured.load()?,
         None => {
             for (key, upstream) in own_servers(options) {
                 if let Some(traffic) = traffic {
-                    traffic.hide(upstream.secrets());
+                    traffic.hide(upstream.secrets().iter().map(String::as_str));
+                    traffic.hide(options.url.iter().flat_map(|url| credentials::query_values(url)));
                 }
                 if let Err(error) = hub.add(key, upstream) {
                     log(&error.to_string());
@@ -95,80 +128,57 @@ fn serve(options: &Arc<Options>, hub: &Hub, server: Server, traffic: Option<&Tra
     if hub.servers().is_empty() {
         return Err("no server can be used".to_owned());
     }
-    keep_trying(hub)?;
-    let unprefixed = options.has_several() && options.prefix.is_some();
-    monitor::serve(options, hub)?;
-    match &options.http {
-        None => {
-            let (hub, traffic) = (hub.clone(), traffic.cloned());
-            std::thread::spawn(move || match clash(&hub, unprefixed) {
-                None => report_start(&hub),
-                // The client sees the end of the server's output.
-                Some(clash) => {
-                    log(&clash);
-                    if let Some(traffic) = traffic {
-                        traffic.flush();
-                    }
-                    stderr::flush();
-                    std::process::exit(2);
-                }
-            });
-            reload.start()?;
-            server.serve_stdio().map_err(|error| error.to_string())?;
-        }
-        Some(address) => {
-            if let Some(clash) = clash(hub, unprefixed) {
-                return Err(clash);
-            }
-            report_start(hub);
-            serve_http(options, address, hub, server, traffic, reload)?;
-        }
-    }
-    Ok(())
+    pages.map_or(Ok(()), monitor::serve)?;
+    restart_periodically(hub)
 }
 
-fn serve_http(
-    options: &Arc<Options>,
-    address: &str,
+fn serve_stdio(
+    options: &Options,
     hub: &Hub,
-    mut server: Server,
+    server: Server,
     traffic: Option<&Traffic>,
-    mut reload: Reload,
+    reload: Reload,
 ) -> Result<()> {
-    description::describe(&mut server, &hub.servers());
-    let (http, tokens) = http::configure(server, &options.settings)?;
-    let mut http = match options.pages.address {
-        None => monitor::add_pages(http, &options.pages, hub),
-        Some(_) => http,
-    };
-    if let Some(traffic) = traffic.filter(|_| options.logs.access.is_some()) {
-        http = http.on_rejection(traffic.of_rejections());
-    }
-    let in_use = reload.configured.as_ref().map(Configured::in_use);
-    let per_client = options.per_client.then(|| Arc::new(PerClient::new(options, traffic, hub, in_use)));
-    if let Some(per_client) = per_client.clone() {
-        http = http.per_session(move || per_client.make(None));
-    }
-    if options.has_several() {
-        let mut own = OwnEndpoints::new(hub, http.mounts(), traffic, per_client);
-        own.add_new();
-        log(&format!("each server alone: {}", own_endpoints::path("NAME")));
-        if let Some(configured) = &mut reload.configured {
-            configured.own_endpoints = Some(own);
+    let (hub, traffic, unprefixed) = (hub.clone(), traffic.cloned(), is_unprefixed(options));
+    std::thread::spawn(move || match name_conflict(&hub, unprefixed) {
+        // The servers start after the client has connected, or after `START_TIMEOUT`.
+        None => report_start(&hub, 2 * START_TIMEOUT),
+        // Exiting closes standard output, so the client reads its end.
+        Some(clash) => {
+            log(&clash);
+            exit(2, traffic.as_ref());
         }
-    }
-    let has_tokens = tokens.is_some();
-    reload.tokens = tokens;
+    });
     reload.start()?;
-    http::serve(http, address, options.from_aliases.path.as_deref(), has_tokens)
+    server.serve_stdio().map_err(|error| error.to_string())
+}
+
+/// Ends the program on any thread.
+fn exit(status: i32, traffic: Option<&Traffic>) -> ! {
+    if let Some(traffic) = traffic {
+        traffic.flush();
+    }
+    stderr::flush();
+    std::process::exit(status)
+}
+
+/// Returns whether two servers may offer the same name.
+fn is_unprefixed(options: &Options) -> bool {
+    options.has_multiple_servers() && options.prefix.is_some()
 }
 
 fn export(options: &Options, traffic: Option<&Traffic>) -> std::result::Result<(Hub, Server), Error> {
-    let again = format!("will retry every {} s", AGAIN.as_secs());
-    let mut hub = builder(options, traffic).on_status(reporter(again));
+    let report = reporter(options, format!("will retry every {} s", RESTART_INTERVAL.as_secs()));
+    let (is_remote, log) = (options.url.is_some(), traffic.cloned());
+    let mut hub = builder(options, traffic).on_status(move |status| {
+        report(status);
+        if is_remote && status.restarts == 0 && needs_sign_in(status) {
+            exit(SIGN_IN, log.as_ref());
+        }
+    });
     if options.http.is_none() {
         // There is one client, so the servers are offered that client's capabilities.
-        hub = hub.wait_for_client(START).instructions(description::instructions);
+        hub = hub.wait_for_client(START_TIMEOUT).instructions(description::instructions);
     }
     let hub = hub.build()?;
     let mut server = Server::new("tinymcp", env!("CARGO_PKG_VERSION"));
@@ -185,7 +195,7 @@ fn export(options: &Options, traffic: Option<&Traffic>) -> std::result::Result<(
 }
 
 fn builder(options: &Options, traffic: Option<&Traffic>) -> HubBuilder {
-    let mut hub = Hub::builder("tinymcp", env!("CARGO_PKG_VERSION")).pass_trace();
+    let mut hub = Hub::builder("tinymcp", env!("CARGO_PKG_VERSION")).forward_trace();
     if options.tools.lazy {
         hub = hub.lazy_tools();
     }
@@ -206,11 +216,11 @@ fn find_server(hub: &Hub) -> FindServer {
     })
 }
 
-/// The servers that the command line describes, each with its key.
+/// Returns the servers that the command line describes, each with its key.
 fn own_servers(options: &Options) -> Vec<(String, Upstream)> {
     let settings = &options.from_aliases;
     if settings.named.is_empty() {
-        return vec![only_server(options)];
+        return vec![single_server(options)];
     }
     let named = settings.named.iter().map(|(key, words)| {
         let upstream = program(words, &[], None).inherit_env(settings.inherit_env == Some(true));
@@ -220,15 +230,18 @@ fn own_servers(options: &Options) -> Vec<(String, Upstream)> {
     named.collect()
 }
 
-/// The server of `--url` or of the program behind `--`, and its key.
-fn only_server(options: &Options) -> (String, Upstream) {
+/// Returns the server of `--url` or of the program after `--`, and its key.
+fn single_server(options: &Options) -> (String, Upstream) {
     let (key, mut upstream) = match &options.url {
         Some(url) => {
             let mut endpoint = Endpoint::new(url);
-            for (name, value) in &options.headers {
+            for (name, value) in &options.to_url.headers {
                 endpoint = endpoint.header(name, value);
             }
-            (key(host(url)), Upstream::url(endpoint))
+            if !options.to_url.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
+                endpoint = credentials::add(credentials::host(url), endpoint);
+            }
+            (key(host(url)), Upstream::url(options.to_url.network.apply(endpoint)))
         }
         None => {
             let command = &options.command;
@@ -249,7 +262,7 @@ fn only_server(options: &Options) -> (String, Upstream) {
     (key, timeout(upstream, options))
 }
 
-/// A program with these words, variables and working directory.
+/// Returns a program with these words, variables and working directory.
 fn program(words: &[OsString], env: &[(OsString, OsString)], cwd: Option<&Path>) -> Upstream {
     let (words, env, cwd) = (words.to_vec(), env.to_vec(), cwd.map(Path::to_owned));
     Upstream::command(move || {
@@ -270,22 +283,22 @@ fn timeout(upstream: Upstream, options: &Options) -> Upstream {
     }
 }
 
-/// Host and port of a URL. The rest may contain secrets, and a key is public.
+/// Returns host and port of a URL. The rest may contain secrets, but clients see the key.
 fn host(url: &str) -> &str {
     let behind = url.split_once("://").map_or(url, |(_, behind)| behind);
     let authority = behind.split(['/', '?', '#']).next().unwrap_or_default();
     authority.rsplit('@').next().unwrap_or_default()
 }
 
-/// A key with the characters that a hub allows.
+/// Returns a key with the characters that a hub allows.
 fn key(name: &str) -> String {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
-    let key: String = name.chars().map(allowed).take(LONGEST_KEY).collect();
+    let key: String = name.chars().map(allowed).take(MAX_KEY).collect();
     if key.is_empty() { "server".to_owned() } else { key }
 }
 
-/// Waits for the servers; returns an error if two of them offer one name without a prefix.
-fn clash(hub: &Hub, unprefixed: bool) -> Option<String> {
+/// Waits for the servers. Returns an error if two of them offer the same name without a prefix.
+fn name_conflict(hub: &Hub, unprefixed: bool) -> Option<String> {
     if !unprefixed {
         return None;
     }
@@ -297,36 +310,55 @@ fn clash(hub: &Hub, unprefixed: bool) -> Option<String> {
     clashes.map(|clash| format!("{clash}; omit --prefix none, or rename or deny it in the file"))
 }
 
-/// Waits for the servers and reports those that are late, and tools that cannot be offered.
-fn report_start(hub: &Hub) {
-    for status in hub.wait_settled(Instant::now() + START) {
+/// Waits this long for the servers, then reports late servers and entries that are not offered. A
+/// thread reports such entries of the late servers when they are connected.
+fn report_start(hub: &Hub, time: Duration) {
+    let mut late = BTreeSet::new();
+    for status in hub.wait_settled(Instant::now() + time) {
         if matches!(status.state, ServerState::Connecting) {
-            log(&format!(
-                "{}: still connecting after {} s; calls to it wait",
-                status.server,
-                START.as_secs()
-            ));
+            let seconds = time.as_secs();
+            log(&format!("{}: still connecting after {seconds} s; calls to it wait", status.server));
+            late.insert(status.server);
         }
     }
-    for left in hub.skipped() {
+    report_left_out(hub, |server| !late.contains(server));
+    if late.is_empty() {
+        return;
+    }
+    let hub = hub.clone();
+    let report = move || {
+        hub.wait_settled(Instant::now() + LATE_TIMEOUT);
+        report_left_out(&hub, |server| late.contains(server));
+    };
+    if let Err(error) = spawn("proxy-report", STACK, Box::new(report)) {
+        log(&format!("the thread that waits for late servers cannot be started: {error}"));
+    }
+}
+
+/// Reports the entries of these servers that are not offered, and filters without effect.
+fn report_left_out(hub: &Hub, is_reported: impl Fn(&str) -> bool) {
+    for left in hub.skipped().iter().filter(|left| is_reported(&left.server)) {
         let name = left.name.as_deref().unwrap_or("a list");
         log(&format!("{}: {name} is not offered: {}", left.server, left.error));
+    }
+    for unused in hub.unused_patterns().iter().filter(|unused| is_reported(&unused.server)) {
+        log(&format!("{}: no tool fits {:?}", unused.server, unused.pattern));
     }
 }
 
 /// Starts servers that are down again, from time to time, as long as the process runs.
-fn keep_trying(hub: &Hub) -> Result<()> {
+fn restart_periodically(hub: &Hub) -> Result<()> {
     let hub = hub.clone();
     let retry = move || loop {
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(RESTART_INTERVAL);
         restart_down(&hub);
     };
     let started = spawn("proxy-retry", STACK, Box::new(retry));
     started.map_err(|error| format!("the thread that starts servers again cannot be started: {error}"))
 }
 
-/// Starts servers again that could not be started or ended too often: what they need may be
-/// available now.
+/// Starts servers again that could not be started or ended too often: the cause may no longer
+/// exist.
 fn restart_down(hub: &Hub) {
     for status in hub.servers() {
         if matches!(status.state, ServerState::Down { again: false, .. }) {
@@ -336,14 +368,29 @@ fn restart_down(hub: &Hub) {
     }
 }
 
-/// Reports that a server connected, or why it did not. A reason that repeats is reported once.
-/// `again` describes the next start of a server that is down.
-fn reporter(again: impl Into<String>) -> impl Fn(&Status) {
-    let again = again.into();
+/// Returns whether the server rejected the proxy's token or requires a token.
+fn needs_sign_in(status: &ServerStatus) -> bool {
+    let rejected = ErrorKind::Refused;
+    matches!(status.state, ServerState::Down { kind, code: Some(401), .. } if kind == rejected)
+}
+
+/// Reports that a server connected, or why it did not. A repeated reason is reported once. `again`
+/// describes the next start of a server that is down.
+fn reporter(options: &Options, again: String) -> impl Fn(&ServerStatus) + use<> {
+    let url = options.url.as_deref().map(credentials::shown);
+    let config =
+        options.config.as_deref().map(|file| format!(" --config {}", quoted(&file.to_string_lossy())));
     let last = Mutex::new(BTreeMap::new());
     move |status| {
         let text = match &status.state {
             ServerState::Running(info) => format!("connected to {} {}", info.name, info.version),
+            ServerState::Down { why, .. } if needs_sign_in(status) => match &url {
+                Some(url) => format!("{why}; sign in by `tinymcp login {url}`"),
+                None => {
+                    let config = config.as_deref().unwrap_or_default();
+                    format!("{why}; sign in by `tinymcp login --server {}{config}`; {again}", status.server)
+                }
+            },
             ServerState::Down { why, again: true, .. } => format!("down, will retry: {why}"),
             ServerState::Down { why, .. } => format!("down, {again}: {why}"),
             _ => return,
@@ -381,7 +428,7 @@ mod tests {
     fn a_server_that_could_not_be_started_is_started_again() {
         let hub = Hub::builder("x", "1").build().unwrap();
         let is_first = AtomicBool::new(true);
-        let upstream = Upstream::with(move |client| {
+        let upstream = Upstream::from_fn(move |client| {
             let (ours, theirs) = memory_links();
             match is_first.swap(false, Ordering::Relaxed) {
                 true => drop(theirs),
@@ -390,7 +437,7 @@ mod tests {
             client.over(ours)
         });
         hub.add("a", upstream).unwrap();
-        let state = || hub.wait_settled(Instant::now() + START).remove(0).state;
+        let state = || hub.wait_settled(Instant::now() + START_TIMEOUT).remove(0).state;
         assert!(matches!(state(), ServerState::Down { again: false, .. }));
         restart_down(&hub);
         assert!(matches!(state(), ServerState::Running(_)));

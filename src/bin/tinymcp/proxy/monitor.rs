@@ -11,7 +11,7 @@
 use std::fmt::Write as _;
 
 use tinymcp::json::Json;
-use tinymcp::{HttpServer, Hub, Server, ServerState, Status, StatusPage, json};
+use tinymcp::{BoundServer, HttpServer, Hub, Server, ServerState, ServerStatus, StatusPage, json};
 
 use super::options::{Options, Pages};
 use crate::Result;
@@ -22,7 +22,7 @@ use crate::serve::{log, spawn};
 const STACK: usize = 256 << 10;
 
 /// A metric: name, type, help, and its value for a server.
-type Metric = (&'static str, &'static str, &'static str, fn(&Status) -> u64);
+type Metric = (&'static str, &'static str, &'static str, fn(&ServerStatus) -> u64);
 
 const METRICS: [Metric; 3] = [
     ("tinymcp_server_up", "gauge", "1 if the server is connected, else 0.", |s| u64::from(is_up(s))),
@@ -30,18 +30,22 @@ const METRICS: [Metric; 3] = [
     ("tinymcp_server_calls_total", "counter", "Calls that were sent to the server.", |s| s.calls),
 ];
 
-/// Serves the pages at their own address, if they have one, on a thread that ends with the process.
+/// Opens the address of the pages, if they have one. Requests wait until [`serve`].
 ///
 /// # Errors
 /// The address is not available.
-pub(super) fn serve(options: &Options, hub: &Hub) -> Result<()> {
-    let Some(address) = &options.pages.address else { return Ok(()) };
-    let mut http = Server::new("tinymcp-monitor", env!("CARGO_PKG_VERSION")).http().leave_signals();
+pub(super) fn open(options: &Options, hub: &Hub) -> Result<Option<BoundServer>> {
+    let Some(address) = &options.pages.address else { return Ok(None) };
+    let mut http = Server::new("tinymcp-monitor", env!("CARGO_PKG_VERSION")).http().no_signal_handlers();
     for host in &options.settings.allow_host {
         http = http.allow_host(host);
     }
     let bound = add_pages(http, &options.pages, hub).bind(address);
-    let bound = bound.map_err(|error| format!("--monitor: {}", with_options(&error.to_string())))?;
+    bound.map(Some).map_err(|error| format!("--monitor: {}", with_options(&error.to_string())))
+}
+
+/// Serves the pages on a thread that ends with the process.
+pub(super) fn serve(bound: BoundServer) -> Result<()> {
     log(&format!("monitoring at {}", bound.address()));
     spawn(
         "monitor",
@@ -72,11 +76,11 @@ pub(super) fn add_pages(mut http: HttpServer, pages: &Pages, hub: &Hub) -> HttpS
     http
 }
 
-fn is_up(status: &Status) -> bool {
+fn is_up(status: &ServerStatus) -> bool {
     matches!(status.state, ServerState::Running(_))
 }
 
-fn status(servers: &[Status]) -> String {
+fn status(servers: &[ServerStatus]) -> String {
     let servers: Vec<Json> = servers
         .iter()
         .map(|server| {
@@ -99,7 +103,7 @@ fn status(servers: &[Status]) -> String {
     json!({"servers": servers}).to_string()
 }
 
-fn metrics(servers: &[Status]) -> String {
+fn metrics(servers: &[ServerStatus]) -> String {
     let mut text = String::new();
     for (name, kind, help, value) in METRICS {
         // Writing to a string cannot fail.

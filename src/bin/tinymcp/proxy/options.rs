@@ -1,7 +1,7 @@
 //! Command line of `tinymcp proxy`.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lexopt::prelude::*;
@@ -9,24 +9,26 @@ use lexopt::prelude::*;
 use super::aliases::{AliasSettings, Aliases};
 use super::traffic::Target;
 use crate::Result;
+use crate::credentials;
+use crate::network::Network;
 use crate::options::{once, text, unknown, value};
 use crate::serve::HttpOptions;
 
 /// Long options.
-const NAMES: &str = "http token-file allow-host allow-origin url config header timeout allow deny rename \
-                     prefix health status metrics monitor log access-log watch lazy per-client help";
+const NAMES: &str = "http token-file allow-host allow-origin url config header bearer-file timeout allow deny rename \
+                     prefix health status metrics monitor log access-log watch lazy per-client cacert cert key help";
 
 /// Parsed options; one field for each option of `help.txt`.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// The program behind `--`.
+    /// The program after `--`.
     pub(crate) command: Vec<OsString>,
     pub(crate) url: Option<String>,
     pub(crate) config: Option<PathBuf>,
     /// Address to listen on; standard input and output if absent.
     pub(crate) http: Option<String>,
     pub(crate) settings: HttpOptions,
-    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) to_url: ToUrl,
     pub(crate) timeout: Option<Duration>,
     pub(crate) tools: Tools,
     pub(crate) prefix: Option<String>,
@@ -40,13 +42,20 @@ pub(crate) struct Options {
     pub(crate) help: bool,
 }
 
+/// Connections to URLs.
+#[derive(Debug, Default)]
+pub(crate) struct ToUrl {
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) network: Network,
+}
+
 /// Selection and names of the tools.
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     pub(crate) allow: Vec<String>,
     pub(crate) deny: Vec<String>,
     pub(crate) rename: Vec<(String, String)>,
-    /// Three tools stand for all.
+    /// Three tools replace all others.
     pub(crate) lazy: bool,
 }
 
@@ -68,8 +77,8 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// The name of an option that was given.
-    fn given(&self) -> Option<&'static str> {
+    /// Returns the name of an option that was given.
+    fn set_option(&self) -> Option<&'static str> {
         let given = [
             ("--health", !self.health.is_empty()),
             ("--status", self.status.is_some()),
@@ -80,11 +89,12 @@ impl Pages {
 }
 
 impl Options {
-    /// Parses the arguments behind `proxy`.
+    /// Parses the arguments after `proxy`.
     ///
     /// # Errors
-    /// An option is unknown or malformed, options exclude each other, or there is not one source of
-    /// servers. `find` returns the configuration file that is used without a source.
+    /// An option is unknown or malformed, options exclude each other, or the number of sources of
+    /// servers is not one. `find` returns the configuration file that is used if no source is
+    /// given.
     pub(crate) fn parse(mut args: Vec<OsString>, find: fn() -> Option<PathBuf>) -> Result<Options> {
         let mut options = Options::default();
         let program = args.iter().position(|arg| arg == "--").map(|at| args.split_off(at).split_off(1));
@@ -98,7 +108,7 @@ impl Options {
                 Short('h') => options.help = true,
                 Short(letter) => {
                     if !aliases.short(letter, &mut options, &mut parser)? {
-                        return Err(unknown(&format!("-{letter}"), "proxy", NAMES));
+                        return Err(unknown_option(&format!("-{letter}"), &aliases.words));
                     }
                 }
                 Long(name) => match NAMES.split(' ').find(|known| *known == name) {
@@ -106,7 +116,7 @@ impl Options {
                     None => {
                         let name = name.to_owned();
                         if !aliases.long(&name, &mut options, &mut parser)? {
-                            return Err(unknown(&format!("--{name}"), "proxy", NAMES));
+                            return Err(unknown_option(&format!("--{name}"), &aliases.words));
                         }
                     }
                 },
@@ -118,19 +128,20 @@ impl Options {
                 options.discover(find);
             }
             options.validate(has_program)?;
+            options.to_url.network = options.to_url.network.with_variables()?;
         }
         Ok(options)
     }
 
     /// Returns whether there may be several servers.
-    pub(crate) fn has_several(&self) -> bool {
+    pub(crate) fn has_multiple_servers(&self) -> bool {
         self.config.is_some() || !self.from_aliases.named.is_empty()
     }
 
     fn set(&mut self, name: &str, parser: &mut lexopt::Parser) -> Result<()> {
         match name {
             "http" => once(name, &mut self.http, text(parser)?),
-            "url" => once(name, &mut self.url, text(parser)?),
+            "url" => once(name, &mut self.url, with_variables("--url", &text(parser)?)?),
             "config" => once(name, &mut self.config, value(parser)?.into()),
             "prefix" => once(name, &mut self.prefix, text(parser)?),
             "status" => once(name, &mut self.pages.status, text(parser)?),
@@ -140,6 +151,12 @@ impl Options {
             "token-file" => once(name, &mut self.settings.token_file, value(parser)?.into()),
             "log" => once(name, &mut self.logs.frames, Target::parse(value(parser)?)),
             "access-log" => once(name, &mut self.logs.access, Target::parse(value(parser)?)),
+            "bearer-file" => {
+                let token = credentials::secret("--bearer-file", Path::new(&value(parser)?))?;
+                self.to_url.headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
+                Ok(())
+            }
+            "cacert" | "cert" | "key" => self.to_url.network.set(name, Path::new(&value(parser)?)),
             "watch" => {
                 self.watch = true;
                 Ok(())
@@ -162,7 +179,10 @@ impl Options {
                     "health" => self.pages.health.push(value),
                     "allow-host" => self.settings.allow_host.push(value),
                     "allow-origin" => self.settings.allow_origin.push(one_origin(value, parser)?),
-                    "header" => self.headers.push(pair(&value, ':', "--header requires NAME:VALUE")?),
+                    "header" => {
+                        let (name, value) = pair(&value, ':', "--header requires NAME:VALUE")?;
+                        self.to_url.headers.push((name, with_variables("--header", &value)?));
+                    }
                     "allow" => self.tools.allow.push(value),
                     "deny" => self.tools.deny.push(value),
                     _ => self.tools.rename.push(pair(&value, '=', "--rename requires OLD=NEW")?),
@@ -172,7 +192,7 @@ impl Options {
         }
     }
 
-    /// Number of sources of servers that are given.
+    /// Returns the number of sources of servers that are given.
     fn sources(&self, has_program: bool) -> usize {
         let has_program = has_program || !self.command.is_empty();
         let has_names = !self.from_aliases.named.is_empty();
@@ -192,7 +212,7 @@ impl Options {
         match self.sources(has_program) {
             0 => {
                 return Err(
-                    "expected a server: --url URL, --config FILE or -- COMMAND [ARG…]; no configuration \
+                    "expected a server: --url URL, --config FILE or -- COMMAND [ARG...]; no configuration \
                             file was found either"
                         .to_owned(),
                 );
@@ -208,8 +228,8 @@ impl Options {
         if has_program && self.command.is_empty() {
             return Err("expected a command after --".to_owned());
         }
-        if self.url.is_none() && !self.headers.is_empty() {
-            return Err("--header requires --url".to_owned());
+        if self.url.is_none() && !self.to_url.headers.is_empty() {
+            return Err("--header and --bearer-file require --url".to_owned());
         }
         if self.watch && self.config.is_none() && self.settings.token_file.is_none() {
             return Err("--watch requires --config or --token-file".to_owned());
@@ -217,22 +237,22 @@ impl Options {
         if self.logs.frames.is_some() && self.logs.frames == self.logs.access {
             return Err("--log and --access-log require different files".to_owned());
         }
-        let pages = self.pages.given();
+        let pages = self.pages.set_option();
         if self.pages.address.is_some() && pages.is_none() {
             return Err("--monitor requires --health, --status or --metrics".to_owned());
         }
         if self.http.is_none() {
             let pages = pages.filter(|_| self.pages.address.is_none());
-            if let Some(name) = self.settings.given().or(pages) {
+            if let Some(name) = self.settings.set_option().or(pages) {
                 return Err(format!("{name} requires --http"));
             }
         }
-        if self.has_several() && self.prefix.as_ref().is_some_and(|prefix| prefix != "none") {
+        if self.has_multiple_servers() && self.prefix.as_ref().is_some_and(|prefix| prefix != "none") {
             return Err(
                 "with --config, --prefix must be `none`; a server's prefix is its member `prefix`".to_owned()
             );
         }
-        if self.has_several()
+        if self.has_multiple_servers()
             && !(self.tools.allow.is_empty() && self.tools.deny.is_empty() && self.tools.rename.is_empty())
         {
             return Err("with --config, tools are selected by the member `tools` of their server".to_owned());
@@ -241,8 +261,22 @@ impl Options {
     }
 }
 
-/// mcp-proxy takes several origins; here the second would be the URL of a server.
+/// Returns the error for an option that may belong to the program before it.
+fn unknown_option(option: &str, words: &[OsString]) -> String {
+    match words.first() {
+        Some(program) => format!("unknown option {option}; put -- before the program {program:?}"),
+        None => unknown(option, "proxy", NAMES),
+    }
+}
+
+/// Reads one origin. After one option of mcp-proxy several origins may follow; here the second one
+/// would be read as the URL of a server.
 fn one_origin(origin: String, parser: &mut lexopt::Parser) -> Result<String> {
+    if origin == "*" {
+        return Err("--allow-origin *: name each origin; with all of them, every page that a user of this \
+                    network opens could call the tools"
+            .to_owned());
+    }
     let is_origin = |word: &OsStr| {
         word == "*" || (word.to_string_lossy().contains("://") && !word.as_encoded_bytes().starts_with(b"-"))
     };
@@ -259,6 +293,20 @@ fn one_origin(origin: String, parser: &mut lexopt::Parser) -> Result<String> {
 fn pair(text: &str, separator: char, error: &str) -> Result<(String, String)> {
     let (name, value) = text.split_once(separator).ok_or(error)?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// Replaces `${NAME}` by the environment variable, so that other users do not read a token in the
+/// list of processes.
+fn with_variables(option: &str, value: &str) -> Result<String> {
+    let (mut text, mut rest) = (String::new(), value);
+    while let Some((before, after)) = rest.split_once("${") {
+        let (name, after) = after.split_once('}').ok_or_else(|| format!("{option}: `${{` without `}}`"))?;
+        let missing = |_| format!("{option}: the environment variable {name} is not set");
+        text += before;
+        text += &std::env::var(name).map_err(missing)?;
+        rest = after;
+    }
+    Ok(text + rest)
 }
 
 fn seconds(number: &str) -> Result<Duration> {
@@ -278,24 +326,50 @@ mod tests {
     }
 
     #[test]
+    fn the_token_of_a_file_is_a_header() {
+        let file = std::env::temp_dir().join(format!("tinymcp-bearer-{}", std::process::id()));
+        std::fs::write(&file, "s3cret\n").unwrap();
+        let options = parse(&["--url", "x", "--bearer-file", file.to_str().unwrap()]);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(
+            options.unwrap().to_url.headers,
+            [("Authorization".to_owned(), "Bearer s3cret".to_owned())]
+        );
+        std::fs::write(&file, "s3cret\nother\n").unwrap();
+        let error = parse(&["--url", "x", "--bearer-file", file.to_str().unwrap()]).unwrap_err();
+        std::fs::remove_file(&file).unwrap();
+        assert!(error.ends_with(": expected one line, got 2"), "{error}");
+        let error = parse(&["--url", "x", "--bearer-file", "/no/such/file"]).unwrap_err();
+        assert!(error.starts_with("--bearer-file: /no/such/file: "), "{error}");
+    }
+
+    #[test]
     fn invalid_options_are_errors_with_the_cure() {
         for (args, message) in [
             (
                 &[][..],
-                "expected a server: --url URL, --config FILE or -- COMMAND [ARG…]; no configuration file was \
+                "expected a server: --url URL, --config FILE or -- COMMAND [ARG...]; no configuration file was \
                  found either",
             ),
             (&["--"], "expected a command after --"),
             (&["--url", "x", "--", "y"], "--url, --config and -- COMMAND exclude each other"),
             (
                 &["npx", "--", "y"],
-                "unexpected argument \"npx\"; the program of a server stands after --, or requires --port",
+                "unexpected argument \"npx\"; put the program of a server after --, or add --port",
             ),
             (&["--htpp", "x"], "unknown option --htpp; did you mean --http?"),
             (&["-x"], "unknown option -x; see `tinymcp help proxy`"),
+            (&["npx", "-y", "server"], "unknown option -y; put -- before the program \"npx\""),
+            (&["--port", "1", "x", "--all"], "unknown option --all; put -- before the program \"x\""),
             (&["--url", "x", "--url", "y"], "--url must be given at most once"),
-            (&["--header", "A:b", "--", "y"], "--header requires --url"),
+            (&["--header", "A:b", "--", "y"], "--header and --bearer-file require --url"),
             (&["--header", "A", "--url", "y"], "--header requires NAME:VALUE"),
+            (
+                &["--header", "A:${NO_SUCH}", "--url", "y"],
+                "--header: the environment variable NO_SUCH is not set",
+            ),
+            (&["--header", "A:${B", "--url", "y"], "--header: `${` without `}`"),
+            (&["--url", "h?key=${NO_SUCH}"], "--url: the environment variable NO_SUCH is not set"),
             (&["--rename", "A", "--url", "y"], "--rename requires OLD=NEW"),
             (&["--token-file", "t", "--", "y"], "--token-file requires --http"),
             (&["--allow-origin", "t", "--", "y"], "--allow-origin requires --http"),
@@ -320,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn options_stand_before_the_program() {
+    fn options_precede_the_program() {
         let options = parse(&["--allow", "a*", "--rename", "a=b", "--", "run", "--http", "-h"]).unwrap();
         assert_eq!(options.command, ["run", "--http", "-h"]);
         assert_eq!(options.tools.rename, [("a".to_owned(), "b".to_owned())]);

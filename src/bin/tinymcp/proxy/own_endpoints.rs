@@ -1,7 +1,7 @@
-//! Endpoints of single servers, beside the one of all servers: `/servers/NAME/mcp`.
+//! Endpoints of single servers, in addition to the endpoint of all servers: `/servers/NAME/mcp`.
 //!
-//! The tools have their own names there. Both endpoints of a server share its process, the tokens,
-//! the allowed hosts and the limits. With `--per-client` each session has its own process.
+//! Tools have the server's own names there. Both endpoints of a server share its process, the
+//! tokens, the allowed hosts and the limits. With `--per-client` each session has its own process.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ impl OwnEndpoints {
         self.keys.retain(|key| !is_old(key));
     }
 
-    /// Adds an endpoint for each server that has none; returns the keys. A server that is not
-    /// connected has no instructions there.
+    /// Adds an endpoint for each server without one; returns the keys. The endpoint of a server
+    /// that is not connected has no instructions.
     pub(super) fn add_new(&mut self) -> Vec<String> {
         let mut added = Vec::new();
         for status in self.hub.servers() {
@@ -70,14 +70,14 @@ impl OwnEndpoints {
                     self.keys.insert(key.clone());
                     added.push(key.clone());
                 }
-                Err(error) => log(&format!("{key}: no endpoint of its own: {error}")),
+                Err(error) => log(&format!("{key}: its own endpoint cannot be served: {error}")),
             }
         }
         added
     }
 }
 
-/// Path of the endpoint of the server with this key, which has no character of a path.
+/// Returns the path of the endpoint of the server with this key. A key contains no `/`.
 pub(super) fn path(key: &str) -> String {
     format!("/servers/{key}/mcp")
 }

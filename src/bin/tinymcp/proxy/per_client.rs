@@ -4,19 +4,21 @@
 //! |---|---|
 //! | session protocol over HTTP | its own, from the first request until its session ends |
 //! | stateless protocol over HTTP | those that all such clients share |
-//! | standard input and output | the only client has the only processes |
+//! | standard input and output | one per server: there is only one client |
 //!
 //! A session keeps its servers when the configuration file is read again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use tinymcp::{Config, Error, Hub, Server, Status, Upstream};
+use tinymcp::{Config, Error, Hub, Server, ServerStatus, Upstream};
 
 use super::options::Options;
 use super::traffic::Traffic;
-use super::{START, configured, description};
-use crate::serve::{lock, log};
+use super::{START_TIMEOUT, configured, description};
+use crate::credentials;
+use crate::mutex::lock;
+use crate::serve::log;
 
 /// The servers of a configuration file in use, each with the configuration that has it.
 pub(super) type InUse = Arc<Mutex<BTreeMap<String, Arc<Config>>>>;
@@ -29,7 +31,7 @@ pub(super) struct PerClient {
     shared: Hub,
     /// `None` without a configuration file.
     in_use: Option<InUse>,
-    report: Arc<dyn Fn(&Status) + Send + Sync>,
+    report: Arc<dyn Fn(&ServerStatus) + Send + Sync>,
 }
 
 impl PerClient {
@@ -40,12 +42,12 @@ impl PerClient {
         in_use: Option<InUse>,
     ) -> PerClient {
         let (options, traffic, shared) = (Arc::clone(options), traffic.cloned(), shared.clone());
-        let report = Arc::new(super::reporter("the next session starts it again"));
+        let report = Arc::new(super::reporter(&options, "the next session starts it again".to_owned()));
         PerClient { options, traffic, shared, in_use, report }
     }
 
-    /// A server for a session: of all servers, or of the one with this key. Does not wait: the
-    /// processes are started when the client's first message has been read.
+    /// Creates a server for a session: of all servers, or of the one with this key. Does not wait:
+    /// the processes are started when the client's first message has been read.
     ///
     /// # Errors
     /// No server can be added.
@@ -57,7 +59,7 @@ impl PerClient {
     fn try_make(&self, only: Option<&str>) -> Result<Server, Error> {
         let report = Arc::clone(&self.report);
         let hub = super::builder(&self.options, self.traffic.as_ref());
-        let hub = hub.on_status(move |status| report(status)).wait_for_client(START).build()?;
+        let hub = hub.on_status(move |status| report(status)).wait_for_client(START_TIMEOUT).build()?;
         let mut server = Server::new("tinymcp", env!("CARGO_PKG_VERSION"));
         match only {
             None => hub.export(&mut server)?,
@@ -76,18 +78,23 @@ impl PerClient {
         Ok(server)
     }
 
-    /// The servers with the keys of these, in their order.
-    fn upstreams(&self, servers: &[Status]) -> Vec<(String, Upstream)> {
+    /// Returns the upstreams with the keys of `servers`, in their order.
+    fn upstreams(&self, servers: &[ServerStatus]) -> Vec<(String, Upstream)> {
         let Some(in_use) = &self.in_use else {
             let mut own = super::own_servers(&self.options);
             own.retain(|(key, _)| servers.iter().any(|status| status.server == *key));
             return own;
         };
         let in_use = lock(in_use).clone();
-        let find = |status: &Status| {
+        let find = |status: &ServerStatus| {
             let config = Config::clone(in_use.get(&status.server)?);
-            let (key, upstream) =
-                config.into_upstreams().into_iter().find(|(key, _)| *key == status.server)?;
+            let network = &self.options.to_url.network;
+            let (key, upstream) = config
+                .into_upstreams_with_endpoints(|server, endpoint| {
+                    network.apply(credentials::add(server, endpoint))
+                })
+                .into_iter()
+                .find(|(key, _)| *key == status.server)?;
             Some((key, configured::with_options(upstream.ok()?, &self.options)))
         };
         servers.iter().filter_map(find).collect()

@@ -30,15 +30,16 @@ use output::{Output, frame_line, time};
 use super::options::Options;
 use crate::Result;
 use crate::http::with_options;
-use crate::serve::{lock, log, spawn};
+use crate::mutex::lock;
+use crate::serve::{log, spawn};
 
-/// Bytes of the queue.
+/// Maximum number of bytes in the queue.
 const QUEUE: usize = 4 << 20;
-/// Bytes that an event takes in the queue beside its frame.
+/// Number of bytes that an event takes in the queue beside its frame.
 const EVENT: usize = 256;
-/// Bytes of the longest frame that is copied whole.
-const LONGEST: usize = 1 << 20;
-/// Bytes that are copied of a longer frame.
+/// Maximum number of bytes of a frame that is copied whole.
+const MAX_FRAME: usize = 1 << 20;
+/// Number of bytes that are copied of a longer frame.
 const HEAD: usize = 256;
 /// Longest wait for the thread at the end of the program.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -55,7 +56,7 @@ enum Side {
 }
 
 /// A copied frame.
-struct Copied {
+struct CopiedFrame {
     side: Side,
     connection: String,
     /// Key of the server, if the endpoint has only this one.
@@ -67,16 +68,18 @@ struct Copied {
     cut: Option<usize>,
 }
 
-/// A request that was rejected before its message was read.
+/// A request that was rejected before its message was handled.
 struct Rejected {
     method: String,
     path: String,
     status: u16,
-    why: Option<String>,
+    reason: Option<String>,
+    /// Connection and id of its message, if the message was read.
+    message: Option<(String, String)>,
 }
 
-enum What {
-    Frame(Copied),
+enum EventKind {
+    Frame(CopiedFrame),
     Rejected(Rejected),
 }
 
@@ -84,15 +87,15 @@ struct Event {
     at: SystemTime,
     /// For durations: the system's time may be set.
     since: Instant,
-    what: What,
+    kind: EventKind,
 }
 
 impl Event {
     fn bytes(&self) -> usize {
         EVENT
-            + match &self.what {
-                What::Frame(frame) => frame.bytes.len(),
-                What::Rejected(rejected) => rejected.path.len(),
+            + match &self.kind {
+                EventKind::Frame(frame) => frame.bytes.len(),
+                EventKind::Rejected(rejected) => rejected.path.len(),
             }
     }
 }
@@ -103,7 +106,7 @@ struct Queue {
     bytes: usize,
     dropped: u64,
     reopen: bool,
-    /// The thread writes what it took.
+    /// The thread is writing the lines that it took from the queue.
     writing: bool,
 }
 
@@ -116,7 +119,7 @@ impl Queue {
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// The thread waits here for events, `flush` for the thread.
+    /// The thread of the logs waits here for events; `flush` waits here for that thread.
     changed: Condvar,
     /// Values that servers get as variables or headers.
     secrets: Mutex<BTreeSet<String>>,
@@ -155,39 +158,41 @@ pub(super) fn open(options: &Options) -> Result<Option<(Traffic, Logs)>> {
 }
 
 impl Traffic {
-    /// An observer of the connections to servers, if their frames are logged.
+    /// Returns an observer of the connections to servers, if their frames are logged.
     pub(super) fn of_servers(&self) -> Option<impl Fn(&Frame<'_>) + Send + Sync + 'static> {
         self.has_frames.then(|| self.observer(Side::Server, None))
     }
 
-    /// An observer of the connections to clients: of all servers, or of the one with this key.
+    /// Returns an observer of the connections to clients: of all servers, or of the one with this
+    /// key.
     pub(super) fn of_clients(&self, server: Option<&str>) -> impl Fn(&Frame<'_>) + Send + Sync + 'static {
         self.observer(Side::Client, server.map(str::to_owned))
     }
 
     fn observer(&self, side: Side, server: Option<String>) -> impl Fn(&Frame<'_>) + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
-        move |frame| shared.push(|| What::Frame(Copied::of(side, server.clone(), frame)))
+        move |frame| shared.push(|| EventKind::Frame(CopiedFrame::of(side, server.clone(), frame)))
     }
 
-    /// A function for the requests that the HTTP server rejects.
+    /// Returns a function for the requests that the HTTP server rejects.
     pub(super) fn of_rejections(&self) -> impl Fn(&HttpRejection<'_>) + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move |rejection| {
             shared.push(|| {
-                What::Rejected(Rejected {
+                EventKind::Rejected(Rejected {
                     method: rejection.method.to_owned(),
                     path: rejection.path.to_owned(),
                     status: rejection.status,
-                    why: rejection.why.map(with_options),
+                    reason: rejection.reason.map(with_options),
+                    message: rejection.message.map(|m| (m.connection.to_owned(), m.id.to_owned())),
                 })
             });
         }
     }
 
     /// Masks these values from now on.
-    pub(super) fn hide(&self, values: Vec<String>) {
-        lock(&self.shared.secrets).extend(values.iter().flat_map(|value| mask::parts(value)));
+    pub(super) fn hide<'v>(&self, values: impl IntoIterator<Item = &'v str>) {
+        lock(&self.shared.secrets).extend(values.into_iter().flat_map(mask::parts));
     }
 
     /// Opens the files again, because they were renamed.
@@ -210,11 +215,11 @@ impl Traffic {
     }
 }
 
-impl Copied {
-    fn of(side: Side, server: Option<String>, frame: &Frame<'_>) -> Copied {
-        let is_cut = !frame.is_whole || frame.bytes.len() > LONGEST;
+impl CopiedFrame {
+    fn of(side: Side, server: Option<String>, frame: &Frame<'_>) -> CopiedFrame {
+        let is_cut = !frame.is_whole || frame.bytes.len() > MAX_FRAME;
         let kept = if is_cut { frame.bytes.get(..HEAD).unwrap_or(frame.bytes) } else { frame.bytes };
-        Copied {
+        CopiedFrame {
             side,
             connection: frame.connection.to_owned(),
             server,
@@ -228,8 +233,8 @@ impl Copied {
 
 impl Shared {
     /// Queues an event, or counts it. Never waits for the thread.
-    fn push(&self, what: impl FnOnce() -> What) {
-        let event = Event { at: SystemTime::now(), since: Instant::now(), what: what() };
+    fn push(&self, kind: impl FnOnce() -> EventKind) {
+        let event = Event { at: SystemTime::now(), since: Instant::now(), kind: kind() };
         let bytes = event.bytes();
         let mut queue = lock(&self.queue);
         if queue.bytes + bytes > QUEUE {
@@ -293,7 +298,7 @@ impl Logs {
     }
 
     fn write(&mut self, event: &Event, mask: &Mask, requests: &mut AccessLog) {
-        if let (Some(output), What::Frame(frame)) = (&mut self.frames, &event.what) {
+        if let (Some(output), EventKind::Frame(frame)) = (&mut self.frames, &event.kind) {
             output.write(frame_line(event.at, frame, mask).as_bytes());
         }
         if let Some(output) = &mut self.access {
@@ -311,14 +316,19 @@ mod tests {
     #[test]
     fn a_full_queue_counts_and_never_waits() {
         let shared = Shared::default();
-        let rejected =
-            || Rejected { method: "GET".into(), path: "x".repeat(LONGEST), status: 401, why: None };
+        let rejected = || Rejected {
+            method: "GET".into(),
+            path: "x".repeat(MAX_FRAME),
+            status: 401,
+            reason: None,
+            message: None,
+        };
         for _ in 0..5 {
-            shared.push(|| What::Rejected(rejected()));
+            shared.push(|| EventKind::Rejected(rejected()));
         }
         let taken = shared.take();
         assert_eq!((taken.events.len(), taken.dropped), (3, 2));
-        shared.push(|| What::Rejected(rejected()));
+        shared.push(|| EventKind::Rejected(rejected()));
         let taken = shared.take();
         assert_eq!((taken.events.len(), taken.dropped), (1, 0));
     }
@@ -332,7 +342,7 @@ mod tests {
         assert!(taken.reopen && lock(&traffic.shared.queue).writing);
         let waiting = traffic.clone();
         let waits = std::thread::spawn(move || waiting.flush());
-        // The thread asks for more when it has written.
+        // The thread takes the next events after it has written these.
         let shared = Arc::clone(&traffic.shared);
         drop(std::thread::spawn(move || drop(shared.take())));
         waits.join().unwrap();

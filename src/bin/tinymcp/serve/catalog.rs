@@ -1,9 +1,9 @@
 //! Registration of a definition, and the changes of a reload.
 //!
-//! Everything is registered as a set of [`Changes`], at the start as well as later, so that there
-//! is one path. Clients see the entries before a reload or those after it. Replaced and new entries
-//! move to the end of their lists; entries with the same text stay, with their processes and
-//! subscribers.
+//! Everything is registered as a set of [`Changes`], at the start and at each reload, so both use
+//! the same code. Clients see the entries before a reload or those after it. Replaced and new
+//! entries move to the end of their lists; entries with the same text stay, with their processes
+//! and subscribers.
 //!
 //! A connection holds the previous entries until its next message, so an idle co-process of a
 //! removed tool ends with that message at the latest.
@@ -267,7 +267,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Serving is over, or updates were not announced.
-    pub(crate) fn look(&mut self) -> Result<(), Error> {
+    pub(crate) fn reload(&mut self) -> Result<(), Error> {
         for at in self.stamps.changed() {
             if let Some(uri) = self.watched.get(at) {
                 self.handle.resource_updated(uri)?;
@@ -335,7 +335,7 @@ impl Folder {
         folders
     }
 
-    /// The folder of each URI.
+    /// Returns the folder of each URI.
     fn owners(folders: &[Folder]) -> HashMap<&str, &Folder> {
         let uris = folders.iter().flat_map(|f| f.files.iter().map(move |(_, uri)| (uri.as_str(), f)));
         uris.collect()

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | programs, folders and files exist | a call would fail |
 //! | the sandbox of a tool contains its program | the same |
+//! | every skill can be offered | one that breaks a rule is left out |
 //! | no sandbox may write a definition file, or a program or script of another tool | it could change what runs outside |
 //! | no value can be read as an option | an argument `-rf` would change what the program does |
 //! | no value runs as code | shells, SQL, `ssh`, which joins its arguments to a command line |
@@ -14,11 +15,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::definition::{Definition, Grants, Mode, PromptDefinition, ResourceDefinition, ToolDefinition};
+use super::definition::{Definition, Grants, Mode, ResourceDefinition, ToolDefinition};
 use super::files;
 use super::place::Place;
 use super::programs::sandbox;
 use super::read::{self, Problem, reason, script};
+use super::skills;
 use crate::escape::one_line;
 use crate::{Result, out};
 
@@ -53,8 +55,8 @@ const fn compact<const N: usize>() -> ([u8; N], usize) {
     (compact, length)
 }
 
-/// Problems that are printed at most.
-const SHOWN: usize = 1000;
+/// Maximum number of problems that are printed.
+const MAX_SHOWN: usize = 1000;
 
 /// Prints the problems and warnings of these files and a summary. The exit status is 1 for
 /// warnings and 2 for problems.
@@ -67,9 +69,9 @@ pub(crate) fn run(paths: &[PathBuf]) -> Result<u8> {
         }
         Err(problems) => (problems, "invalid".to_owned(), 2),
     };
-    let shown = problems.iter().take(SHOWN);
+    let shown = problems.iter().take(MAX_SHOWN);
     let mut text: String = shown.map(|problem| one_line(&problem.to_string()) + "\n").collect();
-    if problems.len() > SHOWN {
+    if problems.len() > MAX_SHOWN {
         text.push_str("…\n");
     }
     let number = match problems.len() {
@@ -81,7 +83,7 @@ pub(crate) fn run(paths: &[PathBuf]) -> Result<u8> {
     out(text.as_bytes()).map(|()| status)
 }
 
-/// Number of entries of a definition.
+/// Returns the number of entries of each kind of a definition, as text.
 pub(crate) fn contents(definition: &Definition) -> String {
     let mut contents = counted(definition.tools.len(), "tool");
     contents.push_str(&format!(", {}", counted(definition.resources.len(), "resource")));
@@ -89,6 +91,9 @@ pub(crate) fn contents(definition: &Definition) -> String {
         contents.push_str(&format!(", {}", counted(definition.templates.len(), "resource template")));
     }
     contents.push_str(&format!(", {}", counted(definition.prompts.len(), "prompt")));
+    if definition.skills.is_some() {
+        contents.push_str(", a folder of skills");
+    }
     contents
 }
 
@@ -101,9 +106,10 @@ fn counted(number: usize, noun: &str) -> String {
 pub(crate) fn check(definition: &Definition) -> Vec<Problem> {
     let mut warnings = Vec::new();
     let Definition { tools, resources, templates, prompts, .. } = definition;
-    if tools.is_empty() && resources.is_empty() && templates.is_empty() && prompts.is_empty() {
+    let is_empty = tools.is_empty() && resources.is_empty() && templates.is_empty() && prompts.is_empty();
+    if is_empty && definition.skills.is_none() {
         let file = definition.sources.first().map_or(Path::new(""), PathBuf::as_path).into();
-        let message = "nothing is served: add `tools`, `resources` or `prompts`".to_owned();
+        let message = "nothing is served: add `tools`, `resources`, `prompts` or `skills`".to_owned();
         warnings.push(Problem { place: Place { file, line: 0, pointer: String::new() }, message });
     }
     for tool in &definition.tools {
@@ -123,9 +129,11 @@ pub(crate) fn check(definition: &Definition) -> Vec<Problem> {
         }
     }
     for prompt in &definition.prompts {
-        let message = check_prompt(prompt);
-        warnings.extend(message.map(|message| Problem { place: prompt.source.place.clone(), message }));
+        let messages = files::check_prompt(&prompt.file, &prompt.prompt);
+        let place = |message| Problem { place: prompt.source.place.clone(), message };
+        warnings.extend(messages.into_iter().map(|why| place(format!("{}: {why}", prompt.file.display()))));
     }
+    warnings.extend(definition.skills.iter().flat_map(skills::check));
     #[cfg(feature = "lint")]
     lint(definition, &mut warnings);
     read::sort(&mut warnings);
@@ -149,32 +157,36 @@ fn check_resource(resource: &ResourceDefinition) -> Option<String> {
     }
 }
 
-fn check_prompt(prompt: &PromptDefinition) -> Option<String> {
-    files::check_prompt(&prompt.file, &prompt.prompt)
-        .err()
-        .map(|why| format!("{}: {why}", prompt.file.display()))
-}
-
 fn check_tool(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
     if tool.tool.description.as_deref().is_none_or(|text| text.trim().is_empty()) {
         warn("missing `description`: models choose a tool by it".to_owned());
     }
     let argv = &tool.program.argv;
     let mut files = script_files(tool);
-    match program::find(argv.program()) {
-        Ok(path) => files.push(path),
-        Err(message) => warn(message),
-    }
     let words: Vec<&str> = argv.elements().iter().map(|word| word.literal().unwrap_or_default()).collect();
     let script = script::file(&words).map(|file| tool.program.cwd.join(file));
-    if let Some(path) = script.filter(|path| !path.exists()) {
+    if let Some(path) = script.as_ref().filter(|path| !path.exists()) {
         warn(format!("script {}: does not exist", path.display()));
+    }
+    match program::find(argv.program()) {
+        Ok(path) => {
+            let file = script.as_ref().unwrap_or(&path);
+            let has_shell = script.is_some() && words.iter().any(|word| script::is_shell(word));
+            if words.contains(&"--") && program::reads_dashes(file, has_shell) {
+                warn(String::from(
+                    "the script gets `--` as its first argument, $1, because a script does not end its options \
+                     there by itself: leave it out, and exclude values that begin with `-` by a pattern",
+                ));
+            }
+            files.push(path);
+        }
+        Err(message) => warn(message),
     }
     for path in files {
         let path = path.canonicalize().unwrap_or(path);
         if tool.program.sandbox.as_ref().is_some_and(|grants| !may_read(grants, &path)) {
             let grant = if is_system(&path) { Path::new(sandbox::SYSTEM_WORD) } else { &path };
-            warn(format!("the sandbox does not let {} be read: add {grant:?} to `read`", path.display()));
+            warn(format!("the sandbox does not allow reading {}: add {grant:?} to `read`", path.display()));
         }
     }
     if !tool.program.cwd.is_dir() {
@@ -212,7 +224,7 @@ fn may_read(grants: &Grants, path: &Path) -> bool {
 
 /// Reports `write` grants by which a program could replace what runs outside its sandbox.
 fn check_write_grants(definition: &Definition, warnings: &mut Vec<Problem>) {
-    // Each file, with the tool that it belongs to.
+    // Each file, its description, and the tool that it belongs to.
     let mut runs: Vec<(PathBuf, &str, Option<&Arc<ToolDefinition>>)> =
         definition.sources.iter().map(|file| (file.clone(), "a definition file", None)).collect();
     for tool in &definition.tools {
@@ -238,8 +250,8 @@ fn check_write_grants(definition: &Definition, warnings: &mut Vec<Problem>) {
     }
 }
 
-/// Files that a tool passes to an interpreter, such as `tool.py` in `["python3", "tool.py"]`: the
-/// script, and files that it may import or include.
+/// Returns the files that a tool passes to an interpreter, such as `tool.py` in `["python3",
+/// "tool.py"]`: the script, and files that it may import or include.
 fn script_files(tool: &ToolDefinition) -> Vec<PathBuf> {
     let words = tool.program.argv.elements().iter().filter_map(|element| element.literal());
     let behind = words.skip_while(|word| !script::is_interpreter(word)).skip(1);
@@ -257,11 +269,11 @@ fn is_below(path: &Path, grant: &Path) -> bool {
 /// Adds the findings of the recommended lint rules, at the line of their tool.
 #[cfg(feature = "lint")]
 fn lint(definition: &Definition, warnings: &mut Vec<Problem>) {
-    use tinymcp::lint::{Choice, Severity, check_with};
+    use tinymcp::lint::{Options, Severity, check_with};
 
     let tools: Vec<tinymcp::Tool> = definition.tools.iter().map(|tool| tool.tool.clone()).collect();
-    let choice = Choice::new().rules("recommended").unwrap_or_default();
-    for finding in check_with(&tools, &choice).findings {
+    let options = Options::new().rules("recommended").unwrap_or_default();
+    for finding in check_with(&tools, &options).findings {
         let tool = definition.tools.iter().find(|tool| tool.tool.name == finding.tool);
         let Some(tool) = tool.filter(|_| finding.severity != Severity::Note) else { continue };
         // Reported already, also without the lint.
@@ -276,7 +288,7 @@ fn lint(definition: &Definition, warnings: &mut Vec<Problem>) {
     }
 }
 
-/// Pointer of a finding below its tool. The short form of `input` has no `properties`.
+/// Returns the pointer of a finding below its tool. The short form of `input` has no `properties`.
 #[cfg(feature = "lint")]
 fn pointer_in_file(tool: &ToolDefinition, pointer: &str) -> String {
     use tinymcp::json::{Doc, Value};

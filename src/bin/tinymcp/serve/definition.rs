@@ -14,6 +14,7 @@ use tinymcp::json::Json;
 use tinymcp::{Prompt, Resource, Template, Tool};
 
 use super::place::Place;
+use super::skills::Skills;
 use super::template::{Argv, Text};
 
 /// A whole server, from one or more files.
@@ -25,6 +26,7 @@ pub(crate) struct Definition {
     pub(crate) resources: Vec<Arc<ResourceDefinition>>,
     pub(crate) templates: Vec<Arc<TemplateDefinition>>,
     pub(crate) prompts: Vec<Arc<PromptDefinition>>,
+    pub(crate) skills: Option<Skills>,
     /// Files and folders that were read, for `--watch`.
     pub(crate) sources: Vec<PathBuf>,
 }

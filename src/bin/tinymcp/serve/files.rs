@@ -18,6 +18,8 @@
 //! with a dot, symbolic links and special files are skipped. [`MAX_LISTED`] and [`MAX_DEPTH`]
 //! bound the list.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
@@ -33,14 +35,14 @@ use super::definition::TemplateDefinition;
 use super::watch::Stamps;
 use super::words;
 
-/// Bytes of the largest file that is read. As base64 it fits into a message of 4 MiB, the default
-/// limit of this library's clients.
+/// Maximum size of a file that is read, in bytes. As base64 it fits into a message of 4 MiB, the
+/// default limit of this library's clients.
 pub(crate) const MAX_FILE: u64 = 3_000_000;
-/// Files of one folder that are listed.
+/// Maximum number of files of one folder that are listed.
 pub(crate) const MAX_LISTED: usize = 1000;
-/// Subfolders within each other that are listed.
+/// Maximum depth of subfolders that are listed.
 const MAX_DEPTH: usize = 16;
-/// Directory entries that one listing examines.
+/// Maximum number of directory entries that one listing examines.
 const MAX_EXAMINED: usize = 20_000;
 
 /// Reads a file at a path of the definition.
@@ -203,7 +205,7 @@ fn is_text(media: &str) -> bool {
         || ["+json", "+xml", "+yaml"].iter().any(|suffix| subtype.ends_with(suffix))
 }
 
-/// Media type by the ending of a name.
+/// Returns the media type for the ending of a name.
 pub(crate) fn media_type(path: &Path) -> Option<&'static str> {
     const TYPES: [(&str, &str); 22] = [
         ("conf", "text/plain"),
@@ -278,7 +280,7 @@ pub(crate) fn list_folder(folder: &Path) -> io::Result<Listing> {
     Ok(listing)
 }
 
-/// Names in an open folder, with their types, except those that begin with a dot.
+/// Returns the names in an open folder, with their types, except names that begin with a dot.
 fn entries(folder: &OwnedFd, examined: &mut usize) -> io::Result<Vec<(OsString, FileType)>> {
     let mut entries = Vec::new();
     for entry in Dir::read_from(folder)? {
@@ -302,8 +304,8 @@ fn entries(folder: &OwnedFd, examined: &mut usize) -> io::Result<Vec<(OsString, 
     Ok(entries)
 }
 
-/// URI of a file below a folder: the path with every byte percent-encoded that is not an unreserved
-/// character (RFC 3986 §2.3) or `/`.
+/// Returns the URI of a file below a folder: the path with every byte percent-encoded that is not
+/// an unreserved character (RFC 3986 §2.3) or `/`.
 pub(crate) fn uri_below(folder: &str, path: &Path) -> String {
     let mut uri = folder.to_owned();
     if !uri.ends_with('/') {
@@ -344,14 +346,22 @@ pub(crate) fn read_prompt(
     Ok(output)
 }
 
-/// Checks the file of a prompt without arguments, for `--check`.
-///
-/// # Errors
-/// As with [`read_prompt`].
-pub(crate) fn check_prompt(file: &Path, prompt: &Prompt) -> Result<(), String> {
-    let text = prompt_text(file)?;
-    fill(&text, |name| prompt.arguments.iter().any(|argument| argument.name == name).then_some(""))
-        .map(|_| ())
+/// Returns the problems of the file of a prompt, for `--check`: the error of [`read_prompt`], or
+/// the arguments that it does not use.
+pub(crate) fn check_prompt(file: &Path, prompt: &Prompt) -> Vec<String> {
+    let used = RefCell::new(BTreeSet::new());
+    let use_argument = |name: &str| {
+        let argument = prompt.arguments.iter().find(|argument| argument.name == name)?;
+        used.borrow_mut().insert(argument.name.as_str());
+        Some("")
+    };
+    if let Err(error) = prompt_text(file).and_then(|text| fill(&text, use_argument)) {
+        return vec![error];
+    }
+    let used = used.into_inner();
+    let unused = prompt.arguments.iter().map(|argument| &argument.name);
+    let unused = unused.filter(|name| !used.contains(name.as_str()));
+    unused.map(|name| format!("the argument `{name}` is not used: write {{{name}}}, or remove it")).collect()
 }
 
 fn prompt_text(file: &Path) -> Result<String, String> {

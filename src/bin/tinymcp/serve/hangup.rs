@@ -18,11 +18,11 @@ pub(crate) enum Wake {
     Interval,
 }
 
-/// Arrivals of SIGHUP. Several signals may be one event.
+/// Receiver of SIGHUP. Several signals may cause one event.
 pub(crate) struct Hangups(UnixStream);
 
 impl Hangups {
-    /// From now on SIGHUP does not end the process.
+    /// Registers the receiver. From then on, SIGHUP does not end the process.
     pub(crate) fn register() -> io::Result<Hangups> {
         let (signalled, sender) = UnixStream::pair()?;
         signal_hook::low_level::pipe::register(signal_hook::consts::SIGHUP, sender)?;

@@ -52,7 +52,8 @@ pub(crate) fn text(host: &str, options: &Options) -> Result<String> {
     }
 }
 
-/// Arguments that start this server: absolute files, and the options that concern stdio.
+/// Returns the arguments that start this server: absolute files, and the options that concern
+/// stdio.
 fn arguments(options: &Options) -> Result<Vec<String>> {
     let mut args = vec!["serve".to_owned()];
     for file in &options.files {
@@ -68,7 +69,8 @@ fn arguments(options: &Options) -> Result<Vec<String>> {
     Ok(args)
 }
 
-/// The absolute path without `..`. Symbolic links without it stay, because they may change.
+/// Returns the absolute path without `..`. Symbolic links in a path without `..` are not resolved,
+/// because they may change.
 fn absolute(file: &Path) -> io::Result<PathBuf> {
     match file.file_name() {
         _ if !file.components().any(|part| part == Component::ParentDir) => std::path::absolute(file),
@@ -77,13 +79,14 @@ fn absolute(file: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The URL under the first allowed host, or else under the address itself.
+/// Returns the URL with the first allowed host or, if no host is allowed, with the host of the
+/// address.
 fn url(address: &str, allowed: Option<&String>) -> Result<String> {
     let (host, port) = match address.rsplit_once(':') {
         Some((host, port)) if port.parse::<u16>().is_ok() => (host, port),
         _ => return Err(format!("--http {address}: hosts connect to HOST:PORT only")),
     };
-    // Every address of this machine; the host runs on it.
+    // The address stands for every address of this machine, and the host application runs on it.
     let host = if matches!(host, "0.0.0.0" | "[::]" | "") { "127.0.0.1" } else { host };
     let allowed = allowed.map_or(host, String::as_str);
     // The colons of an IPv6 address are in brackets.
@@ -95,7 +98,7 @@ fn utf8(text: &OsStr) -> Result<&str> {
     text.to_str().ok_or_else(|| format!("{}: the path is not UTF-8", Path::new(text).display()))
 }
 
-/// The name of the server with the characters that every host accepts.
+/// Returns the name of the server with the characters that every host accepts.
 fn key(name: &str) -> String {
     let accepted = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
     name.chars().map(accepted).collect()
@@ -112,7 +115,7 @@ fn json(member: &str, name: &str, fields: &[(&str, String)]) -> String {
     format!("{{\n  \"{member}\": {{\n    \"{name}\": {{\n{fields}\n    }}\n  }}\n}}\n")
 }
 
-/// JSON strings without DEL are TOML strings.
+/// Writes a TOML table. JSON strings without DEL are TOML strings.
 fn toml(name: &str, fields: &[(&str, String)]) -> String {
     let fields = fields.iter().filter(|(name, _)| *name != "type");
     let lines: String =
@@ -120,7 +123,8 @@ fn toml(name: &str, fields: &[(&str, String)]) -> String {
     format!("[mcp_servers.{name}]\n{lines}")
 }
 
-/// Note on standard error: where the configuration belongs, and what it lacks.
+/// Returns the note for standard error: the file that the configuration belongs in, and its missing
+/// parts.
 pub(crate) fn note(host: &str, options: &Options) -> String {
     let destination = match host {
         "claude" => ".mcp.json of a project (Claude Code) or claude_desktop_config.json (Claude Desktop)",

@@ -19,6 +19,7 @@
 //! | `tool.rs` | handler of a tool: confirmation, concurrency, run, result |
 //! | `programs/` | processes, workers, their output, sandbox |
 //! | `files.rs` | resources and prompts from files |
+//! | `skills.rs` | skills from a folder |
 //! | `watch.rs` | stamps of watched files |
 //! | `hangup.rs` | SIGHUP as an event of a thread |
 //! | `catalog.rs` | registration, and the changes of a reload |
@@ -45,6 +46,8 @@ pub(crate) mod place;
 mod programs;
 pub(crate) mod read;
 mod run;
+#[cfg_attr(not(feature = "skills"), path = "no_skills.rs")]
+mod skills;
 mod template;
 pub(crate) mod tool;
 mod watch;
@@ -52,7 +55,7 @@ mod words;
 
 pub(crate) use words::nearest;
 #[cfg(feature = "http-server")]
-pub(crate) use {files::open, options::HttpOptions, programs::group::lock, run::log};
+pub(crate) use {files::open, options::HttpOptions, run::log};
 #[cfg(feature = "proxy")]
 pub(crate) use {hangup::Hangups, hangup::Wake, run::spawn, watch::Stamps};
 

@@ -26,7 +26,7 @@ pub(crate) struct Options {
 }
 
 /// Options of the HTTP server.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HttpOptions {
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) allow_host: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) struct HttpOptions {
 
 impl HttpOptions {
     /// The name of an option that was given.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    pub(crate) fn set_option(&self) -> Option<&'static str> {
         let given = [
             (self.token_file.is_some(), "--token-file"),
             (!self.allow_host.is_empty(), "--allow-host"),
@@ -122,7 +122,7 @@ impl Options {
             return Err("--http and --idle-exit exclude each other".to_owned());
         }
         if self.http.is_none() {
-            if let Some(name) = self.settings.given() {
+            if let Some(name) = self.settings.set_option() {
                 return Err(format!("{name} requires --http"));
             }
         } else if cfg!(not(feature = "http-server")) {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn options_may_stand_before_and_after_files() {
+    fn options_may_precede_and_follow_files() {
         let options = parse(&["a.json", "--watch", "b", "--allow-host", "h:1", "--http", "x", "--", "-c"]);
         if cfg!(feature = "http-server") {
             let expected = Options {

@@ -27,6 +27,7 @@ use super::definition::{
     ToolDefinition,
 };
 use super::place::Place;
+use super::skills::Skills;
 
 mod document;
 mod input;
@@ -61,7 +62,7 @@ pub(crate) fn sort(problems: &mut [Problem]) {
 }
 
 /// Members of a file.
-const MEMBERS: &str = "server tools resources resourceTemplates prompts sandbox $schema";
+const MEMBERS: &str = "server tools resources resourceTemplates prompts skills sandbox $schema";
 
 /// Reads files, and all `*.json` files of folders in the order of their names.
 ///
@@ -86,7 +87,7 @@ pub(crate) fn definition(paths: &[PathBuf]) -> Result<Definition, Vec<Problem>> 
     reader.finish(default_name(paths), sources)
 }
 
-/// The files of the paths. A file that is given twice is read once.
+/// Returns the files of the paths. A file that is given twice is read once.
 fn files(paths: &[PathBuf], problems: &mut Problems) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = Vec::new();
     for path in paths {
@@ -105,7 +106,8 @@ fn files(paths: &[PathBuf], problems: &mut Problems) -> Vec<PathBuf> {
     files
 }
 
-/// The `*.json` files of a folder, sorted. Hidden files are those of editors.
+/// Returns the `*.json` files of a folder, sorted. Hidden files, such as those of editors, are left
+/// out.
 fn folder(path: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(path).map_err(|e| reason(&e))?;
     let mut files = Vec::new();
@@ -123,7 +125,7 @@ fn folder(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// The name of the first file or folder without `.json`.
+/// Returns the name of the first file or folder without `.json`.
 fn default_name(paths: &[PathBuf]) -> String {
     let absolute = paths.first().and_then(|path| std::path::absolute(path).ok());
     let stem = absolute.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
@@ -140,6 +142,7 @@ struct Reader {
     resources: Vec<Arc<ResourceDefinition>>,
     templates: Vec<Arc<TemplateDefinition>>,
     prompts: Vec<Arc<PromptDefinition>>,
+    skills: Option<Skills>,
     /// Member of the file, name and place of each entry.
     names: Vec<(&'static str, String, Place)>,
 }
@@ -155,6 +158,9 @@ impl Reader {
         }
         if let Some(node) = root.get("server") {
             self.server(&node);
+        }
+        if let Some(node) = root.get("skills") {
+            self.skills(&node);
         }
         // One file that requires a sandbox is enough.
         if self.problems.word(&root, "sandbox", &["available", "required"]) == Some("required") {
@@ -233,6 +239,21 @@ impl Reader {
         self.server = Some((info, node.place()));
     }
 
+    fn skills(&mut self, node: &Node<'_>) {
+        if cfg!(not(feature = "skills")) {
+            return self
+                .problems
+                .add(node, "skills require a program that was built with the feature `skills`");
+        }
+        if let Some(place) = self.skills.as_ref().map(Skills::place) {
+            let first = format!("{}:{}", place.file.display(), place.line);
+            self.problems.add(node, format!("`skills` is also in {first}; keep one of them"));
+        }
+        if let Some(path) = self.problems.path(node) {
+            self.skills = Skills::new(path, node.place());
+        }
+    }
+
     fn finish(mut self, default_name: String, sources: Vec<PathBuf>) -> Result<Definition, Vec<Problem>> {
         self.check_names();
         let mut list = self.problems.list;
@@ -258,6 +279,7 @@ impl Reader {
             resources: self.resources,
             templates: self.templates,
             prompts: self.prompts,
+            skills: self.skills,
             sources,
         })
     }
@@ -272,7 +294,7 @@ pub(crate) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Text and origin of an entry.
+/// Returns the text and origin of an entry.
 fn source(node: &Node<'_>) -> Source {
     Source { place: node.place(), text: node.value.raw().to_owned(), folder: node.document().folder.clone() }
 }

@@ -3,8 +3,8 @@
 //! # Reload
 //! The thread `serve-reload` waits for SIGHUP. Every second it checks the stamps of
 //! watched resources and, with `--watch`, of the definition files and the token file. A definition
-//! with an error changes nothing; every error is reported on standard error. The member `server`
-//! takes effect at the next start only.
+//! with an error changes nothing; every error is reported on standard error. The members `server`
+//! and `skills` take effect at the next start only.
 //!
 //! # End
 //! The library ends serving at the end of input, on SIGTERM and SIGINT. Running calls get its grace
@@ -25,13 +25,13 @@ use super::hangup::{Hangups, Wake};
 use super::options::Options;
 use super::programs::sandbox;
 use super::watch::Stamps;
-use super::{read, tool};
+use super::{read, skills, tool};
 use crate::Result;
 use crate::escape::one_line;
 #[cfg(feature = "http-server")]
 use crate::http;
 
-/// Reading a definition does not recurse.
+/// Stack of a thread in bytes. Reading a definition does not recurse.
 const STACK: usize = 256 << 10;
 
 /// Writes a line for the operator to standard error.
@@ -62,6 +62,9 @@ pub(crate) fn serve(options: &Options) -> Result<u8> {
     };
     check_sandbox(&definition)?;
     let mut server = server(&definition.server);
+    if let Some(skills) = &definition.skills {
+        skills::offer(&mut server, skills)?;
+    }
     let limits = limits(options)?;
     let shared = Arc::new(tool::Shared::new(limits.workers)?);
     server.limits(limits);
@@ -79,7 +82,8 @@ pub(crate) fn serve(options: &Options) -> Result<u8> {
         let (http, tokens) = http::configure(server, &options.settings)?;
         let has_tokens = tokens.is_some();
         Reload { files, catalog, sources, tokens }.start()?;
-        return http::serve(http, address, None, has_tokens).map(|()| 0);
+        let bound = http::bind(http, address, None)?;
+        return http::serve(bound, address, None, has_tokens).map(|()| 0);
     }
     Reload {
         files,
@@ -115,9 +119,9 @@ fn server(info: &ServerInfo) -> Server {
     server
 }
 
-/// Limits from the environment. Tools have timeouts of their own, so the deadline of handlers is
-/// off by default. A call waits for a process, so the number of workers is the largest by default:
-/// their threads start on demand.
+/// Returns the limits from the environment. Tools have timeouts of their own, so the deadline of
+/// handlers is off by default. A call blocks a worker while its process runs, so the default number
+/// of workers is the maximum; their threads start on demand.
 fn limits(options: &Options) -> Result<Limits> {
     let mut limits = Limits::from_env().map_err(|error| error.to_string())?;
     let is_set = |variable: &str| std::env::var_os(variable).is_some();
@@ -161,7 +165,7 @@ fn summary(definition: &Definition) -> String {
     format!("{:?} ({})", definition.server.name, contents(definition))
 }
 
-/// Files whose changes reload the definition, with their stamps before they were read.
+/// Files whose changes reload the definition, with their stamps from before they were read.
 struct Sources {
     /// With `--watch`.
     watch: bool,
@@ -177,7 +181,7 @@ impl Sources {
         sources
     }
 
-    /// Adds these files, and those in these folders. Called before they are read.
+    /// Adds these files and folders, and the token file. Called before they are read.
     fn add(&mut self, files: &[PathBuf]) {
         self.stamps.extend(&mut files.iter().chain(&self.tokens).cloned());
         for folder in files {
@@ -187,7 +191,8 @@ impl Sources {
         }
     }
 
-    /// Drops files that do not exist.
+    /// Replaces the files by those of a definition. Files that were included before keep their
+    /// stamps.
     fn set(&mut self, definition: &Definition) {
         self.stamps.replace(&mut definition.sources.iter().chain(&self.tokens).cloned());
     }
@@ -203,7 +208,7 @@ struct Reload {
 }
 
 impl Reload {
-    /// Starts the thread. From now on SIGHUP does not end the process.
+    /// Starts the thread. From then on, SIGHUP does not end the process.
     fn start(mut self) -> Result<()> {
         let started = Hangups::register()
             .and_then(|hangups| spawn("serve-reload", STACK, Box::new(move || self.run(hangups))));
@@ -217,7 +222,7 @@ impl Reload {
             if wake == Wake::Hangup || changed {
                 self.reload(wake == Wake::Hangup);
             }
-            match self.catalog.look() {
+            match self.catalog.reload() {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::Closed => return,
                 Err(error) => log(&format!("resource updates: {error}; restart to announce them")),
@@ -225,7 +230,8 @@ impl Reload {
         }
     }
 
-    /// Reads the definition again. SIGHUP replaces the workers, too, whose programs may be new.
+    /// Reads the definition again. SIGHUP also replaces the workers, because their programs may be
+    /// new.
     fn reload(&mut self, hangup: bool) {
         #[cfg(feature = "http-server")]
         if let Some(tokens) = &self.tokens {
@@ -247,6 +253,11 @@ impl Reload {
         }
         if new.server != self.catalog.definition().server {
             log("the member `server` changed; restart for it to take effect");
+        }
+        let folder =
+            |definition: &Definition| definition.skills.as_ref().map(|skills| skills.path().to_owned());
+        if folder(&new) != folder(self.catalog.definition()) {
+            log("the member `skills` changed; restart for it to take effect");
         }
         self.sources.set(&new);
         match self.catalog.update(new) {

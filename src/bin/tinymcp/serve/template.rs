@@ -12,10 +12,10 @@
 //! An element with `{?note}` is dropped with all of its text if `note` is absent. An element with
 //! `{tags...}` has no other placeholder, so that expansion takes time linear in the arguments.
 //!
-//! A string is inserted as it is, also if it is empty or begins with `-`; numbers, booleans and
-//! `null` in JSON form, but integers below 2^53 without sign of zero, fraction and exponent: `-0.0`
-//! is `0` and `8e0` is `8`; objects and arrays as JSON text. One element never becomes two
-//! arguments except by `...`, and no shell reads any of them.
+//! A string is inserted as it is, also if it is empty or begins with `-`. An integer below 2^53 is
+//! inserted in plain form: `-0.0` as `0`, `8e0` as `8`. Other numbers, booleans, `null`, objects
+//! and arrays are inserted as JSON text. One element never becomes two arguments except by `...`,
+//! and no shell reads any of them.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ use tinymcp::json::{Kind, Value};
 use super::words::{join, nearest};
 use crate::escape::one_line;
 
-/// Names that an error message lists at most.
+/// Maximum number of names that an error message lists.
 const LISTED: usize = 8;
 /// Bound of the integers that are exact in `f64`: 2^53.
 const PLAIN: f64 = 9_007_199_254_740_992.0;
@@ -100,17 +100,17 @@ impl Argv {
         Ok(Argv { elements: parsed })
     }
 
-    /// The program.
+    /// Returns the program.
     pub(crate) fn program(&self) -> &str {
         self.elements.first().map_or("", Text::leading_literal)
     }
 
-    /// The elements, the program first.
+    /// Returns the elements, the program first.
     pub(crate) fn elements(&self) -> &[Text] {
         &self.elements
     }
 
-    /// The arguments without placeholders after the program, with their indices.
+    /// Returns the arguments without placeholders after the program, with their indices.
     pub(crate) fn literals(&self) -> impl Iterator<Item = (usize, &str)> {
         let elements = self.elements.iter().enumerate().skip(1);
         elements.filter_map(|(at, element)| Some((at, element.literal()?)))
@@ -153,7 +153,8 @@ enum Absent<'t> {
     Required(&'t str),
 }
 
-/// System calls end an argument at the first NUL byte, so a value with one cannot be passed.
+/// Returns the text as an argument. System calls end an argument at the first NUL byte, so a value
+/// with one cannot be passed.
 fn without_nul(text: String, element: &Text) -> Result<OsString, String> {
     if text.contains('\0') {
         let names = join(&mut element.names().map(|name| format!("`{name}`")), " or ");
@@ -213,22 +214,22 @@ impl Text {
         Ok(Text { parts })
     }
 
-    /// Names of the placeholders in their order, repeated as often as they occur.
+    /// Returns the names of the placeholders in their order, repeated as often as they occur.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(Part::name)
     }
 
-    /// The text, if it has no placeholder.
+    /// Returns the text, if it has no placeholder.
     pub(crate) fn literal(&self) -> Option<&str> {
         self.names().next().is_none().then(|| self.leading_literal())
     }
 
-    /// Name of the placeholder at the beginning.
+    /// Returns the name of the placeholder at the beginning.
     pub(crate) fn leading_name(&self) -> Option<&str> {
         self.parts.first().filter(|part| !matches!(part, Part::Flag { .. }))?.name()
     }
 
-    /// The placeholder at the beginning as it is written, such as `{?note}`.
+    /// Returns the placeholder at the beginning as it is written, such as `{?note}`.
     pub(crate) fn leading_placeholder(&self) -> String {
         let (before, after) = match self.parts.first() {
             Some(Part::Optional(_)) => ("?", ""),
@@ -238,12 +239,12 @@ impl Text {
         format!("{{{before}{}{after}}}", self.leading_name().unwrap_or_default())
     }
 
-    /// Names of the placeholders `{?name:TEXT}`.
+    /// Returns the names of the placeholders `{?name:TEXT}`.
     pub(crate) fn flags(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter(|part| matches!(part, Part::Flag { .. })).filter_map(Part::name)
     }
 
-    /// The text before the first placeholder.
+    /// Returns the text before the first placeholder.
     pub(crate) fn leading_literal(&self) -> &str {
         match self.parts.first() {
             Some(Part::Literal(text)) => text,
@@ -263,8 +264,8 @@ impl Text {
         self.insert(arguments, None).ok()
     }
 
-    /// Replaces the placeholders for a person to read, those of absent arguments by nothing. A
-    /// value cannot begin a line of its own.
+    /// Replaces the placeholders in a text for people. Absent arguments are removed, and line ends
+    /// in values are replaced.
     pub(crate) fn fill(&self, arguments: Value<'_>) -> String {
         let mut text = String::new();
         for part in &self.parts {
@@ -323,7 +324,7 @@ impl Part {
         if let Some(text) = flag.filter(|_| !spread) {
             if text.is_empty() {
                 return Err(format!(
-                    "`{{{inside}}}` has no text behind the colon, such as `{{?{name}:--all}}`"
+                    "`{{{inside}}}` has no text after the colon, such as `{{?{name}:--all}}`"
                 ));
             }
             return Ok(Part::Flag { name, text: text.to_owned() });
@@ -351,8 +352,8 @@ impl Part {
     }
 }
 
-/// The text that replaces a placeholder. Programs read `-0` or `8.0` in other ways than a schema,
-/// so integers have their plain form.
+/// Returns the text that replaces a placeholder. Programs read `-0` or `8.0` in other ways than a
+/// schema, so integers have their plain form.
 fn inserted(value: Value<'_>) -> Cow<'_, str> {
     if let Some(text) = value.as_str() {
         return text.into();
@@ -363,7 +364,7 @@ fn inserted(value: Value<'_>) -> Cow<'_, str> {
     }
 }
 
-/// Message about an unknown name, with the nearest known one or a list.
+/// Returns the message about an unknown name, with the nearest known one or a list.
 fn unknown(inside: &str, name: &str, properties: &Properties) -> String {
     let known = || properties.names.iter().map(|(known, _)| known.as_str());
     let expected = match nearest(name, &mut known()) {

@@ -16,7 +16,7 @@ use tinymcp::schema::{Formats, Schema};
 use tinymcp::{Context, Form, ResourceContents, ToolError, ToolOutput};
 
 use super::definition::{Mode, Stdin, ToolDefinition};
-use super::programs::group::{Processes, lock};
+use super::programs::group::Processes;
 use super::programs::output::{Rests, Rules, seconds};
 use super::programs::process::{CHECK, Caller, Invocation, Launch, inherited, run};
 use super::programs::program_log;
@@ -24,6 +24,7 @@ use super::programs::worker::{Pool, Workers};
 use super::run::log;
 use super::template::Text;
 use crate::escape::plain;
+use crate::mutex::lock;
 
 /// Longest question to the user, in bytes. A longer one could hide a part of itself.
 const QUESTION: usize = 8 << 10;
@@ -41,7 +42,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// State of a server with this number of threads for calls.
+    /// Creates the state of a server with this number of threads for calls.
     ///
     /// # Errors
     /// The system provided no random numbers.
@@ -54,7 +55,7 @@ impl Shared {
         Ok(Shared { processes, rests, workers, places, inherited: inherited().collect(), secret })
     }
 
-    /// Reads the rest of an output that was cut: `output://TOOL/NUMBER`.
+    /// Returns the rest of an output that was cut, by its URI `output://TOOL/NUMBER`.
     pub(crate) fn read_rest(&self, uri: &str) -> Option<ResourceContents> {
         self.rests.read(uri)
     }
@@ -64,8 +65,8 @@ impl Shared {
         self.workers.renew();
     }
 
-    /// Ends every process; for shutdown. Workers may end by themselves for a short time. Later
-    /// calls start no process.
+    /// Ends every process, for shutdown. Workers get a short time to end by themselves. Later calls
+    /// start no process.
     pub(crate) fn stop(&self) {
         self.workers.stop();
         self.processes.stop();
@@ -84,7 +85,8 @@ pub(crate) fn handler(
 struct Handler {
     definition: Arc<ToolDefinition>,
     launch: Arc<Launch>,
-    /// `outputSchema`. The library checks results, too, but its error does not name the reason.
+    /// Compiled `outputSchema`. The library checks results as well, but its error does not give the
+    /// reason.
     output: Option<Schema>,
     /// Processes of a tool with `worker`.
     pool: Option<Arc<Pool>>,
@@ -116,7 +118,7 @@ impl Handler {
         let worker = matches!(definition.mode, Mode::Worker);
         let pool = worker.then(|| shared.workers.pool(&launch, &shared.processes));
         if let Some(pool) = &pool {
-            // Processes of a previous definition.
+            // Replaces the processes of a previous definition.
             pool.renew();
         }
         // Registration rejects a schema that does not compile.
@@ -189,7 +191,7 @@ impl Handler {
     /// Asks the user for confirmation. Placeholders of absent arguments are removed from the
     /// question.
     fn confirm(&self, ctx: &mut Context<'_>, question: &Text, arguments: &Doc) -> Result<bool, ToolError> {
-        if !ctx.client_can().form {
+        if !ctx.client_capabilities().form {
             return Err(ToolError::new(
                 "this tool asks the user for confirmation, and this client cannot ask the user (it lacks elicitation)",
             ));
@@ -225,7 +227,7 @@ impl Handler {
         key
     }
 
-    /// The command line of a call. The program is the one that was found at the start.
+    /// Returns the command line of a call. The program is the one that was found at the start.
     fn argv(&self, arguments: Value<'_>) -> Result<Vec<OsString>, ToolError> {
         let mut argv = self.definition.program.argv.expand(arguments).map_err(ToolError::new)?;
         if let Some(program) = argv.first_mut() {
@@ -242,7 +244,7 @@ impl Handler {
     ) -> Result<ToolOutput, ToolError> {
         let definition = &self.definition;
         let Mode::PerCall { stdin, output } = &definition.mode else {
-            return Err(ToolError::new("the tool has no program for each call"));
+            return Err(ToolError::new("the tool has no `run`"));
         };
         let rules = Rules {
             tool: &definition.tool.name,
@@ -253,7 +255,7 @@ impl Handler {
         let stdin = match stdin {
             Stdin::None => None,
             Stdin::Json => Some(format!("{}\n", arguments.text()).into_bytes()),
-            // Without an optional argument that it names, the input is empty.
+            // Without an optional argument that the text names, the input is empty.
             Stdin::Text(text) => Some(text.expand(arguments.root()).unwrap_or_default().into_bytes()),
         };
         let command = self.launch.command(&argv)?;
@@ -376,7 +378,7 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// Error of a call that found no place in time.
+/// Returns the error of a call that found no place in time.
 pub(crate) fn busy(tool: &ToolDefinition) -> ToolError {
     let (time, concurrency) = (seconds(tool.timeout), tool.concurrency);
     ToolError::new(format!(
@@ -385,7 +387,7 @@ pub(crate) fn busy(tool: &ToolDefinition) -> ToolError {
     ))
 }
 
-/// Line about a tool whose program is not found.
+/// Returns the line about a tool whose program is not found.
 fn not_found(tool: &ToolDefinition) -> String {
     let (place, name) = (&tool.source.place, tool.program.argv.program());
     if name.contains('/') {
@@ -395,7 +397,8 @@ fn not_found(tool: &ToolDefinition) -> String {
     format!("{place}: the program {name:?} is not in PATH, which is {path:?}; install it, or write its path")
 }
 
-/// Finds a program: a name without `/` in PATH of this process, a relative path in the folder.
+/// Finds a program. A name without `/` is searched in PATH of this process; a relative path starts
+/// at the folder.
 pub(crate) fn find_program(name: &str, folder: &Path) -> Option<PathBuf> {
     let executable = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
     if name.contains('/') {

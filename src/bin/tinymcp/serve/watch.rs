@@ -18,7 +18,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Stamp of the file or folder at this path; `None` if there is none.
+    /// Returns the stamp of the file or folder at this path; `None` if the path does not exist.
     pub(crate) fn of(path: &Path) -> Option<Stamp> {
         let found = std::fs::metadata(path).ok()?;
         Some(Stamp {
@@ -55,7 +55,7 @@ impl Stamps {
         changed
     }
 
-    /// Adds the paths that are missing.
+    /// Adds the paths that are not included yet.
     pub(crate) fn extend(&mut self, paths: &mut dyn Iterator<Item = PathBuf>) {
         for path in paths {
             if !self.0.iter().any(|(known, _)| *known == path) {

@@ -3,8 +3,8 @@
 //! A list is one string with spaces between the names: an array of strings would take eight more
 //! bytes for each name.
 
-/// Letters of the longest name that is compared.
-const LONGEST: usize = 64;
+/// Maximum length of a name that is compared, in characters.
+const MAX_LETTERS: usize = 64;
 
 /// Returns whether a list has this name.
 pub(crate) fn has(list: &str, word: &str) -> bool {
@@ -21,20 +21,20 @@ pub(crate) fn join(texts: &mut dyn Iterator<Item = String>, separator: &str) -> 
     joined
 }
 
-/// The known name that is most like this one, if they differ in at most a third of the letters.
+/// Returns the most similar known name, if it differs in at most a third of the letters.
 pub(crate) fn nearest<'n>(name: &str, known: &mut dyn Iterator<Item = &'n str>) -> Option<&'n str> {
-    // Case counts for other letters than those of ASCII: the table for them has 11 kB.
+    // Only ASCII letters are compared regardless of case: the table for other letters has 11 kB.
     let folded = |text: &str| -> Vec<char> {
         text.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect()
     };
     let name = folded(name);
-    if name.len() > LONGEST {
+    if name.len() > MAX_LETTERS {
         return None;
     }
     let mut best = None;
     for candidate in known {
         let other = folded(candidate);
-        if other.len() > LONGEST {
+        if other.len() > MAX_LETTERS {
             continue;
         }
         let distance = distance(&name, &other);
@@ -46,7 +46,7 @@ pub(crate) fn nearest<'n>(name: &str, known: &mut dyn Iterator<Item = &'n str>) 
     best.map(|(_, candidate)| candidate)
 }
 
-/// Number of letters to change, add or remove.
+/// Returns the number of letters to change, add or remove.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

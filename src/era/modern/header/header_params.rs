@@ -7,12 +7,14 @@
 //! custom headers) and server/tools (x-mcp-header).
 //!
 //! # Invariant
-//! - A schema is walked once, with a list instead of recursion; each of its values is seen once.
+//! - A schema is traversed once, with a list instead of recursion. Each of its values is visited
+//!   once.
 
 #[cfg(feature = "http-client")]
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::json::sort::sort;
 use crate::json::{Kind, Value};
 
 use super::PARAM;
@@ -22,13 +24,13 @@ use super::decode;
 use super::encode;
 
 const ANNOTATION: &str = "x-mcp-header";
-/// Largest number of mirrored arguments of one tool. Servers and proxies refuse requests with about
-/// a hundred headers.
-pub(super) const MOST: usize = 64;
+/// Maximum number of mirrored arguments of one tool. Servers and proxies reject requests with more
+/// than about a hundred headers.
+pub(super) const MAX_MIRRORED: usize = 64;
 
 /// One mirrored argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mirror {
+pub(crate) struct MirroredArgument {
     /// The header's whole name.
     pub header: Box<str>,
     /// Path of the argument: property names from the root of the arguments.
@@ -65,7 +67,7 @@ struct Step<'d> {
     parent: Option<usize>,
 }
 
-/// The mirrored arguments of an input schema, in the order of the schema.
+/// Returns the mirrored arguments of an input schema, in the order of the schema.
 ///
 /// An annotation is valid on a property of type string, integer or boolean that is reached from the
 /// root through `properties` alone. Any other annotation, one that is not a token, and a duplicate
@@ -73,9 +75,10 @@ struct Step<'d> {
 ///
 /// # Errors
 /// The first bad annotation found.
-pub(crate) fn mirrors(schema: Value<'_>) -> Result<Vec<Mirror>, BadAnnotation> {
-    let mut found: Vec<(usize, Mirror)> = Vec::new();
-    // Most schemas have no annotation, so they are not walked; escapes could hide one.
+pub(crate) fn mirrors(schema: Value<'_>) -> Result<Vec<MirroredArgument>, BadAnnotation> {
+    let mut found: Vec<(usize, MirroredArgument)> = Vec::new();
+    // Most schemas have no annotation and are not traversed. A text with escapes is, because they
+    // could hide an annotation.
     if !schema.raw().contains(ANNOTATION) && !schema.raw().contains('\\') {
         return Ok(Vec::new());
     }
@@ -85,7 +88,7 @@ pub(crate) fn mirrors(schema: Value<'_>) -> Result<Vec<Mirror>, BadAnnotation> {
         match part {
             Part::LooseMap(map) => open.extend(map.members().map(|(_, schema)| Part::Loose(schema))),
             Part::Loose(schema) => {
-                // An array is `allOf`, `prefixItems` and the like, or of an unknown keyword.
+                // An array belongs to `allOf`, `prefixItems` or similar, or to an unknown keyword.
                 open.extend(schema.items().map(Part::Loose));
                 walk(schema, &mut open);
                 if let Some(annotation) = schema.get(ANNOTATION) {
@@ -99,13 +102,13 @@ pub(crate) fn mirrors(schema: Value<'_>) -> Result<Vec<Mirror>, BadAnnotation> {
                 walk(schema, &mut open);
                 if let Some(annotation) = schema.get(ANNOTATION) {
                     let header = header(schema, annotation, place)?;
-                    if found.len() == MOST {
-                        return Err(bad(annotation, "the tool has too many"));
+                    if found.len() == MAX_MIRRORED {
+                        return Err(bad(annotation, "the tool has more than 64 annotations"));
                     }
                     if found.iter().any(|(_, m)| m.header.eq_ignore_ascii_case(&header)) {
                         return Err(bad(annotation, "used twice"));
                     }
-                    found.push((schema.offset(), Mirror { header, path: path(&steps, place) }));
+                    found.push((schema.offset(), MirroredArgument { header, path: path(&steps, place) }));
                 }
                 for (name, property) in schema.get("properties").into_iter().flat_map(Value::members) {
                     steps.push(Step { name, parent: place });
@@ -114,11 +117,11 @@ pub(crate) fn mirrors(schema: Value<'_>) -> Result<Vec<Mirror>, BadAnnotation> {
             }
         }
     }
-    found.sort_by_key(|(offset, _)| *offset);
+    sort(&mut found, |a, b| a.0.cmp(&b.0));
     Ok(found.into_iter().map(|(_, mirror)| mirror).collect())
 }
 
-/// Opens everything below a schema except its `properties`. Values of unknown keywords are
+/// Adds all parts of a schema to `open`, except its `properties`. Values of unknown keywords are
 /// included, because they may be targets of references.
 fn walk<'d>(schema: Value<'d>, open: &mut Vec<Part<'d>>) {
     for (keyword, value) in schema.members() {
@@ -134,7 +137,7 @@ fn walk<'d>(schema: Value<'d>, open: &mut Vec<Part<'d>>) {
     }
 }
 
-/// The header of an annotated property.
+/// Returns the header of an annotated property.
 fn header(schema: Value<'_>, annotation: Value<'_>, place: Option<usize>) -> Result<Box<str>, BadAnnotation> {
     if place.is_none() {
         return Err(bad(annotation, "the root of the input schema must not have it"));
@@ -170,9 +173,9 @@ fn bad(annotation: Value<'_>, reason: &'static str) -> BadAnnotation {
     BadAnnotation { annotation: format!("{annotation:?}").chars().take(100).collect(), reason }
 }
 
-impl Mirror {
-    /// The mirrored argument; `None` if it is absent, null, or of a type that the check of the
-    /// arguments rejects.
+impl MirroredArgument {
+    /// Returns the mirrored argument; `None` if it is absent, null, or of a type that the check of
+    /// the arguments rejects.
     pub(crate) fn argument<'d>(&self, arguments: Option<Value<'d>>) -> Option<Value<'d>> {
         let mut at = arguments?;
         for name in &self.path {
@@ -181,7 +184,8 @@ impl Mirror {
         matches!(at.kind(), Kind::String | Kind::Number | Kind::Bool).then_some(at)
     }
 
-    /// The header's value for these arguments, not yet encoded; `None` if no header is sent.
+    /// Returns the header's value for these arguments, not yet encoded; `None` if no header is
+    /// sent.
     #[cfg(feature = "http-client")]
     pub(crate) fn text<'d>(&self, arguments: Option<Value<'d>>) -> Option<Cow<'d, str>> {
         let argument = self.argument(arguments)?;
@@ -221,7 +225,11 @@ impl Mirror {
 
 /// Appends the headers that a call with these arguments carries, encoded.
 #[cfg(feature = "http-client")]
-pub(crate) fn params(mirrors: &[Mirror], arguments: Option<Value<'_>>, out: &mut Vec<(String, String)>) {
+pub(crate) fn params(
+    mirrors: &[MirroredArgument],
+    arguments: Option<Value<'_>>,
+    out: &mut Vec<(String, String)>,
+) {
     for mirror in mirrors {
         if let Some(text) = mirror.text(arguments) {
             out.push((mirror.header.to_string(), encode(&text).into_owned()));
@@ -229,7 +237,7 @@ pub(crate) fn params(mirrors: &[Mirror], arguments: Option<Value<'_>>, out: &mut
     }
 }
 
-/// Integers up to here are exact in `f64`, and the range that integers in headers have.
+/// Largest integer that is exact in `f64`, and the limit of integers in headers.
 #[cfg(feature = "http-client")]
 const EXACT: f64 = 9_007_199_254_740_991.0;
 
@@ -244,7 +252,7 @@ fn agrees(text: &str, value: Value<'_>) -> bool {
             if let (Ok(a), Ok(b)) = (text.parse::<i128>(), raw.parse::<i128>()) {
                 return a == b && is_decimal(text);
             }
-            is_decimal(text) && text.parse::<f64>().ok() == value.as_f64() && value.as_f64().is_some()
+            is_decimal(text) && crate::json::float::read(text) == value.as_f64() && value.as_f64().is_some()
         }
         Kind::Bool => value.raw() == text,
         _ => false,

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::header_params::{MOST, mirrors, params};
+use super::header_params::{MAX_MIRRORED, mirrors, params};
 use super::{decode, encode, name_member};
 use crate::json::Doc;
 
 #[test]
-fn values_travel_plain_or_encoded_and_come_back() {
+fn values_are_restored_from_plain_and_encoded_headers() {
     let table = [
         ("", ""),
         ("us-west1", "us-west1"),
@@ -36,7 +36,7 @@ fn values_travel_plain_or_encoded_and_come_back() {
 }
 
 #[test]
-fn malformed_values_are_refused_and_near_misses_are_literal() {
+fn malformed_values_are_rejected_and_similar_ones_are_literal() {
     for bad in [
         &b"=?base64?SGVsbG8?="[..],
         b"=?base64?SGVsbG8==?=",
@@ -61,7 +61,7 @@ fn malformed_values_are_refused_and_near_misses_are_literal() {
 }
 
 #[test]
-fn methods_name_what_they_are_applied_to() {
+fn methods_with_a_target_have_a_name_member() {
     let table = [
         ("tools/call", Some("name")),
         ("prompts/get", Some("name")),
@@ -75,7 +75,7 @@ fn methods_name_what_they_are_applied_to() {
     }
 }
 
-/// The headers that an input schema declares, with their paths; or the error.
+/// Returns the headers that an input schema declares, with their paths; or the error.
 fn found(schema: &str) -> Result<Vec<String>, String> {
     let doc = Doc::parse(schema).unwrap();
     let mirrors = mirrors(doc.root()).map_err(|bad| bad.reason.to_owned())?;
@@ -167,8 +167,8 @@ fn a_schema_of_any_size_is_walked_without_recursion() {
     let one = |i: usize| format!(r#""p{i}":{{"type":"string","x-mcp-header":"H{i}"}}"#);
     let many =
         |n: usize| format!(r#"{{"properties":{{{}}}}}"#, (0..n).map(one).collect::<Vec<_>>().join(","));
-    assert_eq!(found(&many(MOST)).unwrap().len(), MOST);
-    assert_eq!(found(&many(MOST + 1)), Err("the tool has too many".to_owned()));
+    assert_eq!(found(&many(MAX_MIRRORED)).unwrap().len(), MAX_MIRRORED);
+    assert_eq!(found(&many(MAX_MIRRORED + 1)), Err("the tool has more than 64 annotations".to_owned()));
 }
 
 #[test]

@@ -4,10 +4,10 @@ use super::super::matcher::Search;
 use super::{UriTemplate, expand, pairs, template};
 
 /// Deterministic numbers (SplitMix64); a failure names the seed.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl Random {
+    fn below(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,8 +16,8 @@ impl Dice {
     }
 
     fn text(&mut self, alphabet: &[&str], longest: usize) -> String {
-        let length = self.roll(longest + 1);
-        (0..length).map(|_| alphabet[self.roll(alphabet.len())]).collect()
+        let length = self.below(longest + 1);
+        (0..length).map(|_| alphabet[self.below(alphabet.len())]).collect()
     }
 }
 
@@ -56,7 +56,7 @@ fn oracle(template: &UriTemplate, exprs: &[(char, Vec<&str>)], uri: &str) -> Opt
 
 #[test]
 fn matching_is_the_inverse_of_expansion() {
-    let mut dice = Dice(6570);
+    let mut dice = Random(6570);
     let mut matched = 0;
     for round in 0..400 {
         let mut unused = vec!["x", "y", "z"];
@@ -64,23 +64,24 @@ fn matching_is_the_inverse_of_expansion() {
         let mut text = String::new();
         while !unused.is_empty() {
             text += &dice.text(&["a", "/", ".", ","], 1);
-            let op = [' ', '+', '#', '.', '/', ';', '?', '&'][dice.roll(8)];
-            // The oracle knows one order only, so one parameter to an expression with names.
+            let op = [' ', '+', '#', '.', '/', ';', '?', '&'][dice.below(8)];
+            // The oracle tries one order of parameters only, so an expression with names gets one
+            // parameter.
             let most = if ";?&".contains(op) { 1 } else { unused.len() };
-            let vars: Vec<&str> = unused.drain(..1 + dice.roll(most)).collect();
+            let vars: Vec<&str> = unused.drain(..1 + dice.below(most)).collect();
             text += &format!("{{{}{}}}", op.to_string().trim(), vars.join(","));
             exprs.push((op, vars));
-            if dice.roll(3) == 0 {
+            if dice.below(3) == 0 {
                 break;
             }
         }
         let template = template(&text);
         let alphabet = ["a", "x", "y", ".", ",", "/", "?", "#", ";", "=", "&"];
-        let uri = if dice.roll(4) == 0 {
+        let uri = if dice.below(4) == 0 {
             dice.text(&alphabet, 5)
         } else {
             let values: Vec<String> = (0..3).map(|_| dice.text(&alphabet[..6], 2)).collect();
-            let defined = dice.roll(8);
+            let defined = dice.below(8);
             template.expand(|name| {
                 let i = ["x", "y", "z"].iter().position(|n| *n == name)?;
                 (defined >> i & 1 == 1).then_some(&*values[i])
@@ -102,27 +103,27 @@ fn matching_is_the_inverse_of_expansion() {
 
 #[test]
 fn a_repeated_variable_never_accepts_what_expansion_cannot_give() {
-    let mut dice = Dice(2);
+    let mut dice = Random(2);
     let mut matched = 0;
     for round in 0..4000 {
         let mut text = String::new();
-        for _ in 0..2 + dice.roll(2) {
+        for _ in 0..2 + dice.below(2) {
             text += &dice.text(&["a", "/", ".", ","], 1);
-            let op = ["", "+", "#", ".", "/", ";", "?", "&"][dice.roll(8)];
+            let op = ["", "+", "#", ".", "/", ";", "?", "&"][dice.below(8)];
             let vars = if ";?&".contains(op) && !op.is_empty() {
-                ["x", "y"][dice.roll(2)]
+                ["x", "y"][dice.below(2)]
             } else {
-                ["x", "y", "x,y", "y,x", "x,x"][dice.roll(5)]
+                ["x", "y", "x,y", "y,x", "x,x"][dice.below(5)]
             };
             text += &format!("{{{op}{vars}}}");
         }
         let template = template(&text);
         let alphabet = ["a", "x", ".", ",", "/", "?", "#", ";", "=", "&"];
-        let uri = if dice.roll(4) == 0 {
+        let uri = if dice.below(4) == 0 {
             dice.text(&alphabet, 6)
         } else {
             let values = [dice.text(&["a", "."], 1), dice.text(&["a", "."], 1)];
-            let defined = dice.roll(4);
+            let defined = dice.below(4);
             template.expand(|name| {
                 let i = usize::from(name == "y");
                 (defined >> i & 1 == 1).then_some(&*values[i])
@@ -138,7 +139,7 @@ fn a_repeated_variable_never_accepts_what_expansion_cannot_give() {
 
 #[test]
 fn unambiguous_templates_give_back_what_was_put_in() {
-    let mut dice = Dice(1);
+    let mut dice = Random(1);
     let any = [
         "a", "Z", "7", "-", ".", "_", "~", "/", "?", "#", "%", "%41", " ", "\u{0}", "é", "🦀", "&", "=", "+",
         ",",
@@ -155,7 +156,7 @@ fn unambiguous_templates_give_back_what_was_put_in() {
             let mut put: Vec<(&str, String)> = Vec::new();
             for name in template.variables() {
                 let needed = !optional.contains(name);
-                if !needed && dice.roll(2) == 0 {
+                if !needed && dice.below(2) == 0 {
                     continue;
                 }
                 let alphabet: &[&str] = if name == "g" { &no_percent } else { &any };
@@ -175,8 +176,8 @@ fn unambiguous_templates_give_back_what_was_put_in() {
 }
 
 #[test]
-fn arbitrary_text_is_an_answer_and_never_a_panic() {
-    let mut dice = Dice(3);
+fn arbitrary_text_never_panics() {
+    let mut dice = Random(3);
     let pieces = [
         "{", "}", "{+", "{?", "{;x,", "x}", "x", "y", "é", ":", "*", ",", "%", "%C3", "%A9", "%f0", "4", "=",
         "&", ";", "?", "#", "/", ".", " ", "{x}", "{?x,y}", "{&y}", "{;x}", "{#x,y}",

@@ -4,9 +4,9 @@ use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::stage::{JSON, Next, Seen, Stage, answer, result, say, stream};
+use super::stage::{JSON, Next, Seen, Stage, answer, result, stream, write_text};
 use super::*;
-use crate::transport::client::Settled;
+use crate::transport::client::NegotiatedEra;
 
 fn is_get(seen: &Seen) -> bool {
     seen.line.starts_with("GET ")
@@ -17,7 +17,7 @@ fn session(stage: &Stage, limits: &Limits) -> Line {
     let line = Line::to(Endpoint::new(stage.url()), limits);
     line.call(1, Session::Opens).unwrap();
     let headers = vec![("MCP-Protocol-Version".to_owned(), "y".to_owned())];
-    line.transport.settled(&Settled { session: true, headers });
+    line.transport.on_negotiated(&NegotiatedEra { session: true, headers });
     line
 }
 
@@ -36,10 +36,12 @@ fn a_stream_that_ends_is_resumed_without_loss_or_repetition() {
         stream(to);
         match gets.fetch_add(1, Ordering::Relaxed) {
             // The last event is incomplete and is ignored.
-            0 => say(to, "id: 1\ndata: {\"a\":1}\n\nid: 2\ndata: {\"a\":2}\n\nid: 3\ndata: {\"a\":3}\n"),
-            1 => say(to, "id: 3\ndata: {\"a\":3}\n\n"),
-            2 => say(to, ": nothing\n\n"),
-            3 => say(to, "data: {\"a\":4}\n\n"),
+            0 => {
+                write_text(to, "id: 1\ndata: {\"a\":1}\n\nid: 2\ndata: {\"a\":2}\n\nid: 3\ndata: {\"a\":3}\n")
+            }
+            1 => write_text(to, "id: 3\ndata: {\"a\":3}\n\n"),
+            2 => write_text(to, ": nothing\n\n"),
+            3 => write_text(to, "data: {\"a\":4}\n\n"),
             _ => {
                 let _ = to.read(&mut [0]);
             }
@@ -72,14 +74,14 @@ fn a_server_without_a_stream_is_asked_once() {
         let line = session(&stage, &Limits::default());
         assert!(!is_get(&stage.next()));
         assert!(is_get(&stage.next()));
-        line.transport.shared.listener.wait_idle(Instant::now() + LONG);
+        line.transport.shared.listener.wait_idle(Instant::now() + TIMEOUT);
         assert!(stage.rest().is_empty(), "{status}");
         line.close();
     }
 }
 
 #[test]
-fn a_stream_that_ends_at_once_for_ever_is_given_up() {
+fn a_stream_that_always_ends_at_once_is_abandoned() {
     for refuse in [true, false] {
         let stage = Stage::new(move |seen, to| {
             if !is_get(seen) {
@@ -89,11 +91,11 @@ fn a_stream_that_ends_at_once_for_ever_is_given_up() {
                 return answer(to, "503 Service Unavailable", "", "");
             }
             stream(to);
-            say(to, "retry: 1\n\n");
+            write_text(to, "retry: 1\n\n");
             Next::Close
         });
-        let line = session(&stage, &Limits { reconnects: 3, ..Limits::default() });
-        line.transport.shared.listener.wait_idle(Instant::now() + LONG);
+        let line = session(&stage, &reconnecting(3));
+        line.transport.shared.listener.wait_idle(Instant::now() + TIMEOUT);
         let gets = stage.rest().iter().filter(|seen| is_get(seen)).count();
         assert_eq!(gets, 4);
         line.close();
@@ -112,9 +114,9 @@ fn closing_wakes_a_silent_stream_and_a_long_pause() {
                 };
             }
             stream(to);
-            say(to, begin);
+            write_text(to, begin);
             if begin.is_empty() {
-                say(to, "data: {}\n\n");
+                write_text(to, "data: {}\n\n");
                 let _ = to.read(&mut [0]);
             }
             Next::Close
@@ -133,13 +135,13 @@ fn a_new_session_has_a_stream_of_its_own() {
             return open(seen, to);
         }
         stream(to);
-        say(to, "id: 7\ndata: {}\n\n");
+        write_text(to, "id: 7\ndata: {}\n\n");
         let _ = to.read(&mut [0]);
         Next::Close
     });
     let line = session(&stage, &Limits::default());
     line.recorder.wait(|records| (records.frames.len() == 2).then_some(()));
-    line.transport.settled(&Settled { session: true, headers: Vec::new() });
+    line.transport.on_negotiated(&NegotiatedEra { session: true, headers: Vec::new() });
     line.recorder.wait(|records| (records.frames.len() == 3).then_some(()));
     line.close();
     let gets: Vec<Seen> = stage.rest().into_iter().filter(is_get).collect();
@@ -155,7 +157,7 @@ fn a_posts_stream_that_ends_early_is_resumed_after_the_time_the_server_asked_for
     let stage = Stage::new(move |seen, to| {
         if seen.line.starts_with("POST") {
             stream(to);
-            say(to, "id: p1\nretry: 100\ndata: \n\n");
+            write_text(to, "id: p1\nretry: 100\ndata: \n\n");
             clock.lock().unwrap().push(Instant::now());
             return Next::Close;
         }
@@ -165,11 +167,11 @@ fn a_posts_stream_that_ends_early_is_resumed_after_the_time_the_server_asked_for
             1 => {
                 stream(to);
                 // An incomplete event is ignored.
-                say(to, "id: p2\ndata: {\"progress\":1}\n\nid: p9\ndata: {\"broken\":");
+                write_text(to, "id: p2\ndata: {\"progress\":1}\n\nid: p9\ndata: {\"broken\":");
             }
             _ => {
                 stream(to);
-                say(to, "id: p3\ndata: {\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}\n\n");
+                write_text(to, "id: p3\ndata: {\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}\n\n");
             }
         }
         Next::Close
@@ -201,10 +203,10 @@ fn a_stream_that_cannot_be_resumed_ends_in_an_error() {
                 return answer(to, status, "", "");
             }
             stream(to);
-            say(to, events);
+            write_text(to, events);
             Next::Close
         });
-        let line = Line::to(Endpoint::new(stage.url()), &Limits { reconnects: 2, ..Limits::default() });
+        let line = Line::to(Endpoint::new(stage.url()), &reconnecting(2));
         let done = line.call(1, session);
         assert!(matches!(done, Err(Failure::Interrupted(_))), "{events:?} {status}: {done:?}");
         let gets = stage.rest().iter().filter(|seen| is_get(seen)).count();
@@ -219,19 +221,19 @@ fn a_stream_that_cannot_be_resumed_ends_in_an_error() {
 }
 
 #[test]
-fn a_server_of_the_oldest_kind_is_found_and_spoken_with() {
+fn a_server_of_2024_11_05_is_detected_and_called() {
     for refusal in ["400 Bad Request", "404 Not Found", "405 Method Not Allowed"] {
-        let (tell, told) = std::sync::mpsc::channel::<String>();
-        let (tell, told) = (Mutex::new(tell), Mutex::new(told));
+        let (sender, receiver) = std::sync::mpsc::channel::<String>();
+        let (sender, receiver) = (Mutex::new(sender), Mutex::new(receiver));
         let stage = Stage::new(move |seen, to| {
             if is_get(seen) {
                 stream(to);
-                say(to, "event: endpoint\ndata: /post?session=1\n\n");
-                while let Ok(text) = told.lock().unwrap().recv_timeout(LONG) {
+                write_text(to, "event: endpoint\ndata: /post?session=1\n\n");
+                while let Ok(text) = receiver.lock().unwrap().recv_timeout(TIMEOUT) {
                     if text == "end" {
                         break;
                     }
-                    say(to, &format!("event: message\ndata: {text}\n\n"));
+                    write_text(to, &format!("event: message\ndata: {text}\n\n"));
                 }
                 return Next::Close;
             }
@@ -239,14 +241,14 @@ fn a_server_of_the_oldest_kind_is_found_and_spoken_with() {
                 return answer(to, refusal, "", "");
             }
             let text = if seen.body.contains("\"id\":3") { "end".to_owned() } else { result(seen) };
-            tell.lock().unwrap().send(text).unwrap();
+            sender.lock().unwrap().send(text).unwrap();
             answer(to, "202 Accepted", "", "")
         });
         let line = Line::new(&stage.url());
         line.call(1, Session::Opens).unwrap();
-        line.transport.settled(&Settled { session: true, headers: Vec::new() });
+        line.transport.on_negotiated(&NegotiatedEra { session: true, headers: Vec::new() });
         line.call(2, Session::Within).unwrap();
-        line.send("{}", Kind::Notification, Session::Within, Wait::Blocking(&mut || true)).unwrap();
+        line.send("{}", Kind::Notification, Session::Within, SendMode::Blocking(&mut || true)).unwrap();
         line.recorder.wait(|records| (records.frames.len() == 3).then_some(()));
         // The end of the stream ends the connection.
         std::thread::scope(|scope| {
@@ -269,7 +271,7 @@ fn the_oldest_kind_does_not_lead_to_another_origin() {
         let stage = Stage::new(move |seen, to| {
             if is_get(seen) {
                 stream(to);
-                say(to, &format!("event: endpoint\ndata: {data}\n\n"));
+                write_text(to, &format!("event: endpoint\ndata: {data}\n\n"));
                 let _ = to.read(&mut [0]);
                 return Next::Close;
             }

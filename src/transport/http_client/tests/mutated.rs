@@ -20,7 +20,7 @@ impl Random {
 }
 
 /// Valid responses, to be mutated.
-fn sound() -> Vec<String> {
+fn valid_responses() -> Vec<String> {
     let body = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"é"}]}}"#;
     let length = body.len();
     let event = format!("id: 1\nretry: 5\ndata: {{\"n\":1}}\n\n: c\r\n\r\nevent: message\ndata: {body}\n\n");
@@ -42,8 +42,8 @@ fn sound() -> Vec<String> {
     ]
 }
 
-fn damaged(random: &mut Random) -> Vec<u8> {
-    let sound = sound();
+fn mutated_response(random: &mut Random) -> Vec<u8> {
+    let sound = valid_responses();
     let mut bytes = sound[random.below(sound.len())].clone().into_bytes();
     for _ in 0..random.below(4) {
         let at = random.below(bytes.len());
@@ -77,14 +77,14 @@ fn a_damaged_answer_ends_the_call() {
     let stage = Stage::new(move |_, to| {
         let seed = seeds.fetch_add(1, Ordering::Relaxed);
         known.store(seed, Ordering::Relaxed);
-        let bytes = damaged(&mut Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        let bytes = mutated_response(&mut Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
         let split = bytes.len() / 2;
         for part in [&bytes[..split], &bytes[split..]] {
             let _ = std::io::Write::write_all(to, part);
         }
         Next::Close
     });
-    let limits = Limits { reconnects: 1, frame_bytes: 4096, ..Limits::default() };
+    let limits = Limits { frame_bytes: 4096, ..reconnecting(1) };
     let line = Line::to(Endpoint::new(stage.url()), &limits);
     let (mut good, mut bad) = (0, 0);
     for n in 0..600 {
@@ -97,7 +97,7 @@ fn a_damaged_answer_ends_the_call() {
             Err(_) => bad += 1,
         }
         let seed = current.load(Ordering::Relaxed);
-        assert!(begun.elapsed() < LONG, "seed {seed}");
+        assert!(begun.elapsed() < TIMEOUT, "seed {seed}");
     }
     assert!(good > 50 && bad > 50, "{good} {bad}");
     line.close();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::stage::{EVENTS, JSON, Next, Stage, answer, result, say, stream};
+use super::stage::{EVENTS, JSON, Next, Stage, answer, result, stream, write_text};
 use super::*;
 
 #[test]
@@ -29,7 +29,7 @@ fn answers_in_json_come_over_one_connection() {
 #[test]
 fn answers_in_events_come_with_what_precedes_them() {
     let stage = Stage::new(|seen, to| {
-        say(
+        write_text(
             to,
             "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n",
         );
@@ -37,7 +37,7 @@ fn answers_in_events_come_with_what_precedes_them() {
             ": hello\n\ndata: {{\"jsonrpc\":\"2.0\",\"method\":\"n\"}}\n\nevent: other\ndata: x\n\ndata: {}\n\n",
             result(seen)
         );
-        say(to, &format!("{:x}\r\n{events}\r\n0\r\n\r\n", events.len()));
+        write_text(to, &format!("{:x}\r\n{events}\r\n0\r\n\r\n", events.len()));
         Next::Keep
     });
     let line = Line::new(&stage.url());
@@ -48,7 +48,7 @@ fn answers_in_events_come_with_what_precedes_them() {
             turns += 1;
             true
         };
-        line.send(&frame, Kind::Request(id), Session::None, Wait::Blocking(&mut turn)).unwrap();
+        line.send(&frame, Kind::Request(id), Session::None, SendMode::Blocking(&mut turn)).unwrap();
         assert_eq!(stage.next().connection, 0, "the connection is used again");
     }
     assert_eq!(line.frames().len(), 4);
@@ -59,7 +59,7 @@ fn answers_in_events_come_with_what_precedes_them() {
 /// Result of a request whose response has these bytes.
 fn outcome(bytes: &'static str) -> String {
     let stage = Stage::new(move |_, to| {
-        say(to, bytes);
+        write_text(to, bytes);
         Next::Close
     });
     let limits = Limits { frame_bytes: 2000, ..Limits::default() };
@@ -99,6 +99,11 @@ fn every_answer_is_an_answer_or_a_typed_error() {
             "Refused { status: 401, message: \"the server returned status 401: Bearer scope",
         ),
         (head("403 Forbidden", "Content-Length: 0\r\n\r\n"), "Refused { status: 403"),
+        (json("403 Forbidden"), "Ok(())"),
+        (
+            head("403 Forbidden", &format!("WWW-Authenticate: Bearer scope=\"a\"\r\n{JSON}\r\n{good}")),
+            "Refused { status: 403, message: \"the server returned status 403: Bearer scope",
+        ),
         (head("404 Not Found", "Content-Length: 0\r\n\r\n"), "Refused { status: 404"),
         (head("405 Method Not Allowed", "Content-Length: 0\r\n\r\n"), "Refused { status: 405"),
         (head("413 Content Too Large", "Content-Length: 0\r\n\r\n"), "Refused { status: 413"),
@@ -147,7 +152,7 @@ fn leak(text: String) -> &'static str {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_an_error_that_says_so() {
+fn an_unreachable_server_is_an_error_with_the_reason() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
@@ -157,7 +162,7 @@ fn a_server_that_is_not_there_is_an_error_that_says_so() {
 }
 
 #[test]
-fn a_server_that_says_nothing_or_little_meets_the_deadline() {
+fn a_silent_or_slow_server_meets_the_deadline() {
     let slow = [
         "",
         "HTTP/1.1 200 OK\r\n",
@@ -166,7 +171,7 @@ fn a_server_that_says_nothing_or_little_meets_the_deadline() {
     ];
     for begin in slow {
         let stage = Stage::new(move |_, to| {
-            say(to, begin);
+            write_text(to, begin);
             // Blocks until the client closes.
             let _ = to.read(&mut [0]);
             Next::Close
@@ -252,7 +257,7 @@ fn a_session_is_latched_sent_and_lost() {
 }
 
 #[test]
-fn a_message_of_a_replaced_session_goes_again_in_the_new_one() {
+fn a_message_of_a_replaced_session_is_sent_again_in_the_new_one() {
     let (opened, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
     let opens = AtomicUsize::new(0);
@@ -262,7 +267,7 @@ fn a_message_of_a_replaced_session_goes_again_in_the_new_one() {
             return answer(to, "200 OK", &format!("{JSON}Mcp-Session-Id: s{id}\r\n"), &result(seen));
         }
         if seen.header("mcp-session-id") == Some("s0") {
-            wait.lock().unwrap().recv_timeout(LONG).unwrap();
+            wait.lock().unwrap().recv_timeout(TIMEOUT).unwrap();
             return answer(to, "404 Not Found", "", "");
         }
         answer(to, "200 OK", JSON, &result(seen))
@@ -300,13 +305,13 @@ fn what_needs_no_answer_is_sent_in_order_by_one_thread() {
         // With a past deadline, the result is taken without waiting.
         let (kind, session, deadline) = (Kind::Notification, Session::Within, Instant::now());
         let message = Outgoing { frame: body.as_bytes(), kind, session, headers: &[], deadline };
-        line.transport.send(&message, Wait::Queued).unwrap();
+        line.transport.send(&message, SendMode::Queued).unwrap();
     }
     for body in ["1", "2", "3"] {
         let seen = stage.next();
         assert_eq!((seen.body.as_str(), seen.connection), (body, 0));
     }
-    let here = |body| line.send(body, Kind::Answer, Session::Within, Wait::Blocking(&mut || true));
+    let here = |body| line.send(body, Kind::Response, Session::Within, SendMode::Blocking(&mut || true));
     here("1").unwrap();
     assert!(matches!(here("3"), Err(Failure::Refused { status: 400, .. })));
     line.close();
@@ -317,10 +322,11 @@ fn started_calls_run_beside_each_other_and_are_bounded() {
     let (go, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
     let stage = Stage::new(move |seen, to| {
-        wait.lock().unwrap().recv_timeout(LONG).unwrap();
+        wait.lock().unwrap().recv_timeout(TIMEOUT).unwrap();
         answer(to, "200 OK", JSON, &result(seen))
     });
-    let limits = Limits { http_threads: 2, ..Limits::default() };
+    let mut limits = Limits::default();
+    limits.http_client.threads = 2;
     let line = Line::to(Endpoint::new(stage.url()), &limits);
     line.begin(1).unwrap();
     line.begin(2).unwrap();
@@ -332,9 +338,9 @@ fn started_calls_run_beside_each_other_and_are_bounded() {
     stage.next();
     stage.next();
     for _ in 0..2 {
-        line.transport.send(&late, Wait::Queued).unwrap();
+        line.transport.send(&late, SendMode::Queued).unwrap();
     }
-    assert!(matches!(line.transport.send(&late, Wait::Queued), Err(Failure::Busy(_))));
+    assert!(matches!(line.transport.send(&late, SendMode::Queued), Err(Failure::Busy(_))));
     // The sender has the reason; another one must not be reported before it.
     assert!(line.recorder.records.lock().unwrap().failures.is_empty());
     for _ in 0..4 {
@@ -345,7 +351,7 @@ fn started_calls_run_beside_each_other_and_are_bounded() {
 }
 
 #[test]
-fn a_started_call_that_fails_is_told() {
+fn a_failure_of_a_started_call_is_reported() {
     let stage = Stage::new(|_, to| answer(to, "503 Service Unavailable", "", ""));
     let line = Line::new(&stage.url());
     line.begin(1).unwrap();
@@ -356,31 +362,31 @@ fn a_started_call_that_fails_is_told() {
 
 /// A server that never responds, and reports when the client has disconnected.
 fn silent(head: &'static str) -> (Stage, mpsc::Receiver<()>) {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let stage = Stage::new(move |_, to| {
-        say(to, head);
-        tell.send(()).unwrap();
+        write_text(to, head);
+        sender.send(()).unwrap();
         // The client has closed its side.
         if matches!(to.read(&mut [0]), Ok(0) | Err(_)) {
-            let _ = tell.send(());
+            let _ = sender.send(());
         }
         Next::Close
     });
-    (stage, told)
+    (stage, receiver)
 }
 
 #[test]
 fn abandoning_a_call_closes_its_stream_at_once() {
     for head in ["", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"] {
-        let (stage, told) = silent(head);
+        let (stage, receiver) = silent(head);
         let line = Line::new(&stage.url());
         std::thread::scope(|scope| {
             let call = scope.spawn(|| line.call(1, Session::None));
-            told.recv_timeout(LONG).unwrap();
+            receiver.recv_timeout(TIMEOUT).unwrap();
             line.transport.abandon(2);
             line.recorder.note(|records| records.gone.push(1));
             line.transport.abandon(1);
-            told.recv_timeout(LONG).expect("the server sees the end");
+            receiver.recv_timeout(TIMEOUT).expect("the server sees the end");
             assert!(matches!(call.join().unwrap(), Ok(())));
         });
         line.close();
@@ -388,19 +394,19 @@ fn abandoning_a_call_closes_its_stream_at_once() {
 }
 
 #[test]
-fn when_nobody_waits_the_stream_is_closed() {
-    let (stage, told) = silent("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {}\n\n");
+fn the_stream_is_closed_without_a_waiter() {
+    let (stage, receiver) = silent("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {}\n\n");
     let line = Line::new(&stage.url());
     let frame = "{\"id\":1}";
-    line.send(frame, Kind::Request(1), Session::None, Wait::Blocking(&mut || false)).unwrap();
-    told.recv_timeout(LONG).unwrap();
-    told.recv_timeout(LONG).expect("the server sees the end");
+    line.send(frame, Kind::Request(1), Session::None, SendMode::Blocking(&mut || false)).unwrap();
+    receiver.recv_timeout(TIMEOUT).unwrap();
+    receiver.recv_timeout(TIMEOUT).expect("the server sees the end");
     line.close();
 }
 
 #[test]
 fn closing_wakes_every_call() {
-    let (stage, told) = silent("");
+    let (stage, receiver) = silent("");
     let line = Line::new(&stage.url());
     std::thread::scope(|scope| {
         let calls: Vec<_> = (1..=4)
@@ -413,9 +419,9 @@ fn closing_wakes_every_call() {
             .collect();
         line.begin(5).unwrap();
         for _ in 0..5 {
-            told.recv_timeout(LONG).unwrap();
+            receiver.recv_timeout(TIMEOUT).unwrap();
         }
-        line.transport.close(Instant::now() + LONG);
+        line.transport.close(Instant::now() + TIMEOUT);
         for call in calls {
             assert!(matches!(call.join().unwrap(), Err(Failure::Closed(_))));
         }
@@ -443,7 +449,7 @@ fn outlives(deadline: Duration) -> bool {
     let stage = Stage::new(move |seen, to| {
         stream(to);
         let _ = wait.lock().unwrap().recv_timeout(deadline * 2);
-        say(to, &format!("data: {{}}\n\ndata: {}\n\n", result(seen)));
+        write_text(to, &format!("data: {{}}\n\ndata: {}\n\n", result(seen)));
         Next::Close
     });
     let line = Line::new(&stage.url());
@@ -451,7 +457,7 @@ fn outlives(deadline: Duration) -> bool {
     let deadline = Instant::now() + deadline;
     let (kind, session) = (Kind::Stream(1), Session::None);
     let message = Outgoing { frame: frame.as_bytes(), kind, session, headers: &headers, deadline };
-    line.transport.send(&message, Wait::Queued).unwrap();
+    line.transport.send(&message, SendMode::Queued).unwrap();
     let outlived = line.recorder.wait(|records| match (records.frames.len(), records.failures.len()) {
         (2, 0) => Some(true),
         (_, 1) => Some(false),
@@ -463,18 +469,18 @@ fn outlives(deadline: Duration) -> bool {
 
 #[test]
 fn a_connection_that_the_server_closed_while_idle_is_not_used_again() {
-    let (tell, closed) = mpsc::channel();
+    let (sender, closed) = mpsc::channel();
     let stage = Stage::new(move |seen, to| {
         answer(to, "200 OK", JSON, &result(seen));
         let _ = to.shutdown(std::net::Shutdown::Both);
-        tell.send(()).unwrap();
+        sender.send(()).unwrap();
         Next::Close
     });
     let line = Line::new(&stage.url());
     for id in 1..=5 {
         line.call(id, Session::None).unwrap();
         assert_eq!(stage.next().connection, id as usize - 1);
-        closed.recv_timeout(LONG).unwrap();
+        closed.recv_timeout(TIMEOUT).unwrap();
     }
     line.close();
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
-use super::LONG;
+use super::TIMEOUT;
 
 /// A received request.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl Stage {
     pub(super) fn new(script: impl Fn(&Seen, &mut TcpStream) -> Next + Send + Sync + 'static) -> Stage {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (tell, seen) = mpsc::channel();
+        let (sender, seen) = mpsc::channel();
         let over = Arc::new(AtomicBool::new(false));
         let sockets = Arc::new(Mutex::new(Vec::new()));
         let (ending, known) = (Arc::clone(&over), Arc::clone(&sockets));
@@ -60,7 +60,7 @@ impl Stage {
                 }
                 let socket = socket.unwrap();
                 socket.set_nodelay(true).unwrap();
-                let (script, tell) = (Arc::clone(&script), tell.clone());
+                let (script, sender) = (Arc::clone(&script), sender.clone());
                 let connection = count.fetch_add(1, Ordering::Relaxed);
                 known.lock().unwrap().push((connection, socket.try_clone().unwrap()));
                 let open = Arc::clone(&known);
@@ -68,7 +68,7 @@ impl Stage {
                     let mut answers = socket.try_clone().unwrap();
                     let mut requests = BufReader::new(socket);
                     while let Some(seen) = read(&mut requests, connection) {
-                        let _ = tell.send(seen.clone());
+                        let _ = sender.send(seen.clone());
                         if script(&seen, &mut answers) == Next::Close {
                             break;
                         }
@@ -90,7 +90,7 @@ impl Stage {
 
     /// Waits for the next request.
     pub(super) fn next(&self) -> Seen {
-        self.seen.recv_timeout(LONG).expect("a request")
+        self.seen.recv_timeout(TIMEOUT).expect("a request")
     }
 
     /// Returns the requests that have arrived since the last call.
@@ -135,14 +135,14 @@ fn read(requests: &mut BufReader<TcpStream>, connection: usize) -> Option<Seen> 
 }
 
 /// Writes. Ignores errors, because the client may have disconnected.
-pub(super) fn say(socket: &mut TcpStream, text: &str) {
+pub(super) fn write_text(socket: &mut TcpStream, text: &str) {
     let _ = socket.write_all(text.as_bytes());
 }
 
 /// A complete response with this status, these header lines and this body.
 pub(super) fn answer(socket: &mut TcpStream, status: &str, headers: &str, body: &str) -> Next {
     let length = body.len();
-    say(socket, &format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\r\n{body}"));
+    write_text(socket, &format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\r\n{body}"));
     Next::Keep
 }
 
@@ -158,5 +158,5 @@ pub(super) fn result(seen: &Seen) -> String {
 
 /// Head of an event stream that ends when the connection is closed.
 pub(super) fn stream(socket: &mut TcpStream) {
-    say(socket, &format!("HTTP/1.1 200 OK\r\n{EVENTS}Connection: close\r\n\r\n"));
+    write_text(socket, &format!("HTTP/1.1 200 OK\r\n{EVENTS}Connection: close\r\n\r\n"));
 }

@@ -33,7 +33,7 @@ fn pipelined_requests_are_answered_in_order_one_after_the_other() {
     for n in 0..200 {
         peer.post(&n.to_string());
     }
-    let first = take.recv_timeout(LONG).unwrap();
+    let first = take.recv_timeout(TIMEOUT).unwrap();
     assert!(!first.is_closed());
     first.respond(200, &[], b"0");
     for n in 0..200 {
@@ -191,4 +191,48 @@ fn fields_are_found_in_any_case_and_repeated_ones_are_invalid() {
     let mut peer = server.connect();
     peer.send("GET /p?q=1?2 HTTP/1.1\r\nhost: x\r\nX-a:  1 \r\nX-b: 2\r\nx-B:2\r\n\r\n");
     assert_eq!(peer.answer().text(), r#"/p [Some("1"), Some("\\x00"), None]"#);
+}
+
+#[test]
+fn a_request_waits_until_the_service_is_ready() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let checks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&checks);
+    let on_head = move |_: &Head<'_>| match counted.fetch_add(1, Ordering::SeqCst) {
+        0..=2 => Admission::Wait,
+        _ => Admission::ReadBody,
+    };
+    let running = serve_with(
+        limits(),
+        Box::new(on_head),
+        Box::new(|_, body, exchange| {
+            exchange.respond(200, &[], body);
+        }),
+    );
+    let mut client = running.connect();
+    client.send(
+        "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGET /b HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+    let mut other = running.connect();
+    for turn in 1..=3 {
+        while checks.load(Ordering::SeqCst) < turn {
+            std::thread::yield_now();
+        }
+        running.handle.wake();
+    }
+    assert_eq!(client.answer().text(), "hello");
+    assert_eq!(client.answer().text(), "");
+    other.send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(other.answer().status, 200);
+}
+
+#[test]
+fn a_request_that_waits_too_long_gets_503() {
+    let limits = limits_with(|http| http.body_timeout = Duration::from_millis(200));
+    let running =
+        serve_with(limits, Box::new(|_| Admission::Wait), Box::new(|_, _, exchange| drop(exchange)));
+    let mut client = running.connect();
+    client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.answer().status, 503);
 }

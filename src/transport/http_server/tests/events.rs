@@ -20,7 +20,7 @@ fn every_event_is_there_before_the_next_is_sent() {
     let mut client = server.connect();
     for first in ["", "data: 0\n\n"] {
         client.post("");
-        let exchange = exchanges.recv_timeout(LONG).unwrap();
+        let exchange = exchanges.recv_timeout(TIMEOUT).unwrap();
         assert!(exchange.start_events(EVENTS, first.as_bytes()));
         let head = client.until("\r\n\r\n");
         assert!(
@@ -52,7 +52,7 @@ fn a_stream_for_http_10_ends_with_the_connection() {
     let server = serve(limits(), on_request);
     let mut client = server.connect();
     client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-    let exchange = exchanges.recv_timeout(LONG).unwrap();
+    let exchange = exchanges.recv_timeout(TIMEOUT).unwrap();
     assert!(exchange.start_events(EVENTS, b"data: 1\n\n") && exchange.send_event(b"data: 2\n\n"));
     assert!(exchange.finish(b"data: 3\n\n"));
     let all = String::from_utf8(client.rest()).unwrap();
@@ -68,13 +68,13 @@ fn a_disconnect_is_detected_without_a_write() {
     for open in [false, true] {
         let mut client = server.connect();
         client.post("");
-        let exchange = exchanges.recv_timeout(LONG).unwrap();
+        let exchange = exchanges.recv_timeout(TIMEOUT).unwrap();
         if open {
             assert!(exchange.start_events(EVENTS, b""));
             client.until("\r\n\r\n");
         }
         drop(client);
-        assert_eq!(server.gone.recv_timeout(LONG).unwrap(), exchange.id());
+        assert_eq!(server.gone.recv_timeout(TIMEOUT).unwrap(), exchange.id());
         assert!(exchange.is_closed());
         assert!(!exchange.start_events(EVENTS, b"") && !exchange.send_event(b"x"));
     }
@@ -87,9 +87,9 @@ fn a_peer_that_only_stops_sending_reads_its_answer() {
     let server = serve(limits(), on_request);
     let mut client = server.connect();
     client.post("");
-    let exchange = exchanges.recv_timeout(LONG).unwrap();
+    let exchange = exchanges.recv_timeout(TIMEOUT).unwrap();
     client.stream.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(server.gone.recv_timeout(LONG).unwrap(), exchange.id());
+    assert_eq!(server.gone.recv_timeout(TIMEOUT).unwrap(), exchange.id());
     assert!(exchange.respond(200, &[], b"hello"));
     assert_eq!(client.answer().text(), "hello");
     assert_eq!(client.rest(), b"");
@@ -102,7 +102,7 @@ fn a_dropped_or_aborted_stream_is_cut_without_a_proper_end() {
     for abort in [false, true] {
         let mut client = server.connect();
         client.post("");
-        let exchange = exchanges.recv_timeout(LONG).unwrap();
+        let exchange = exchanges.recv_timeout(TIMEOUT).unwrap();
         assert!(exchange.start_events(EVENTS, b"data: 1\n\n"));
         if abort {
             exchange.abort();
@@ -115,13 +115,13 @@ fn a_dropped_or_aborted_stream_is_cut_without_a_proper_end() {
 }
 
 #[test]
-fn only_so_many_streams_are_open_and_an_ended_one_makes_room() {
+fn the_number_of_open_streams_is_limited() {
     let (on_request, exchanges) = hand_out();
     let server = serve(limits_with(|l| l.streams = 2), on_request);
     let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
     let exchange = |client: &mut Client| {
         client.post("");
-        exchanges.recv_timeout(LONG).unwrap()
+        exchanges.recv_timeout(TIMEOUT).unwrap()
     };
     let [first, second, third] = &mut clients[..] else { panic!() };
     let a = exchange(first);
@@ -140,7 +140,7 @@ fn only_so_many_streams_are_open_and_an_ended_one_makes_room() {
 }
 
 #[test]
-fn a_stalled_reader_is_disconnected_and_blocks_nobody() {
+fn a_stalled_reader_is_disconnected_and_delays_no_other() {
     let (on_request, exchanges) = hand_out();
     let mut limits = limits_with(|l| l.stall_timeout = Duration::from_millis(300));
     limits.backlog_bytes = 100_000;
@@ -149,7 +149,7 @@ fn a_stalled_reader_is_disconnected_and_blocks_nobody() {
     for patient in [false, true] {
         let mut client = server.connect();
         client.post("");
-        let exchange = exchanges.recv_timeout(LONG).unwrap();
+        let exchange = exchanges.recv_timeout(TIMEOUT).unwrap();
         assert!(exchange.start_events(EVENTS, b""));
         let mut sent = 0;
         while if patient { exchange.send_event(&event) } else { exchange.try_send_event(&event) } {
@@ -157,18 +157,18 @@ fn a_stalled_reader_is_disconnected_and_blocks_nobody() {
             assert!(sent < 10_000, "the backlog has no limit");
         }
         assert!(sent > 2, "the backlog accepted nothing");
-        assert_eq!(server.gone.recv_timeout(LONG).unwrap(), exchange.id());
+        assert_eq!(server.gone.recv_timeout(TIMEOUT).unwrap(), exchange.id());
         assert!(exchange.is_closed());
     }
     // No thread sends now: the timeout ends the stream.
     let mut client = server.connect();
     client.post("");
-    let exchange = exchanges.recv_timeout(LONG).unwrap();
+    let exchange = exchanges.recv_timeout(TIMEOUT).unwrap();
     assert!(exchange.respond(200, &[], &vec![b'x'; 30_000_000]));
     assert_eq!(server.gone.try_recv(), Err(mpsc::TryRecvError::Empty));
     let mut other = server.connect();
     other.post("");
-    let quick = exchanges.recv_timeout(LONG).unwrap();
+    let quick = exchanges.recv_timeout(TIMEOUT).unwrap();
     assert!(quick.respond(200, &[], b"quick"));
     assert_eq!(other.answer().text(), "quick");
     server.wait_for(|shared| shared.unsent() == 0);
@@ -178,7 +178,7 @@ fn a_stalled_reader_is_disconnected_and_blocks_nobody() {
 #[test]
 fn blocked_threads_are_bounded() {
     let (on_request, exchanges) = hand_out();
-    let mut limits = limits_with(|l| l.stall_timeout = LONG);
+    let mut limits = limits_with(|l| l.stall_timeout = TIMEOUT);
     (limits.backlog_bytes, limits.workers) = (100_000, 4);
     let server = serve(limits, on_request);
     let (over, hear_over) = mpsc::channel();
@@ -186,7 +186,7 @@ fn blocked_threads_are_bounded() {
         .map(|n| {
             let mut client = server.connect();
             client.post("");
-            let exchange = exchanges.recv_timeout(LONG).unwrap();
+            let exchange = exchanges.recv_timeout(TIMEOUT).unwrap();
             let over = over.clone();
             let sender = std::thread::spawn(move || {
                 assert!(exchange.start_events(EVENTS, b""));
@@ -198,7 +198,7 @@ fn blocked_threads_are_bounded() {
         .collect();
     // Two streams wait; the senders of the others fail at once.
     for _ in 0..2 {
-        hear_over.recv_timeout(LONG / 2).unwrap();
+        hear_over.recv_timeout(TIMEOUT / 2).unwrap();
     }
     assert!(hear_over.try_recv().is_err());
     for (client, sender) in stuck {
@@ -215,7 +215,7 @@ fn a_slow_reader_gets_everything() {
     let server = serve(limits, on_request);
     let mut client = server.connect();
     client.post("");
-    let exchange = exchanges.recv_timeout(LONG).unwrap();
+    let exchange = exchanges.recv_timeout(TIMEOUT).unwrap();
     let (congested, hear_congested) = mpsc::channel();
     let sender = std::thread::spawn(move || {
         assert!(exchange.start_events(EVENTS, b""));
@@ -227,7 +227,7 @@ fn a_slow_reader_gets_everything() {
         }
         assert!(exchange.finish(b"last"));
     });
-    hear_congested.recv_timeout(LONG).unwrap();
+    hear_congested.recv_timeout(TIMEOUT).unwrap();
     client.until("\r\n\r\n");
     for n in 0..2000 {
         assert_eq!(client.until(&format!("{n:10000}\r\n")).len(), 10_000 + "2710\r\n\r\n".len());
@@ -235,7 +235,7 @@ fn a_slow_reader_gets_everything() {
     assert_eq!(client.until("0\r\n\r\n"), "4\r\nlast\r\n0\r\n\r\n");
     sender.join().unwrap();
     client.post("");
-    exchanges.recv_timeout(LONG).unwrap().respond(200, &[], b"next");
+    exchanges.recv_timeout(TIMEOUT).unwrap().respond(200, &[], b"next");
     assert_eq!(client.answer().text(), "next");
 }
 
@@ -247,7 +247,7 @@ fn stalled_readers_are_evicted_when_too_much_is_unsent() {
         .map(|_| {
             let mut client = server.connect();
             client.post("");
-            let exchange = exchanges.recv_timeout(LONG).unwrap();
+            let exchange = exchanges.recv_timeout(TIMEOUT).unwrap();
             // More than the buffer of any socket.
             let alive = exchange.start_events(EVENTS, &vec![b'x'; 8 << 20]);
             assert!(server.shared().unsent() <= 8 << 20);
@@ -268,7 +268,7 @@ fn large_responses_to_slow_readers_arrive() {
     let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.post("");
-        assert!(exchanges.recv_timeout(LONG).unwrap().respond(200, &[], &body));
+        assert!(exchanges.recv_timeout(TIMEOUT).unwrap().respond(200, &[], &body));
     }
     for client in &mut clients {
         assert_eq!(client.answer().body.len(), body.len());
@@ -281,7 +281,7 @@ fn a_silent_stream_gets_comments() {
     let server = serve(limits_with(|l| l.comment_interval = Duration::from_millis(100)), on_request);
     let mut client = server.connect();
     client.post("");
-    let exchange = exchanges.recv_timeout(LONG).unwrap();
+    let exchange = exchanges.recv_timeout(TIMEOUT).unwrap();
     assert!(exchange.start_events(EVENTS, b""));
     client.until("\r\n\r\n");
     for _ in 0..3 {

@@ -7,10 +7,10 @@ fn addresses_are_returned_with_their_port() {
     for address in ["127.0.0.1:0", "[::1]:0", "localhost:0"] {
         // A machine without IPv6 has no such address.
         let Ok(listeners) = Listener::bind(address) else { continue };
-        let told = listeners[0].address();
-        assert!(!told.ends_with(":0") && listeners[0].is_local(), "{told}");
-        let taken = Listener::bind(&told).err().map(|e| e.kind());
-        assert_eq!(taken, Some(crate::ErrorKind::Busy), "{told}");
+        let address = listeners[0].address();
+        assert!(!address.ends_with(":0") && listeners[0].is_local(), "{address}");
+        let taken = Listener::bind(&address).err().map(|e| e.kind());
+        assert_eq!(taken, Some(crate::ErrorKind::Busy), "{address}");
     }
     for address in ["", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "unix:", "systemd"] {
         let kind = Listener::bind(address).err().map(|e| e.kind());
@@ -66,13 +66,10 @@ fn a_unix_socket_is_its_owners_and_is_removed_at_the_end() {
         stopped: gone,
     };
     let tcp = Listener::bind("127.0.0.1:0").unwrap();
-    let mut event_loop =
-        EventLoop::new(listeners.into_iter().chain(tcp).collect(), &limits(), |_| service).unwrap();
-    let handle = event_loop.handle();
-    let thread = std::thread::spawn(move || event_loop.run().unwrap());
+    let (handle, thread) = run(listeners.into_iter().chain(tcp).collect(), limits(), service);
     for _ in 0..3 {
         let mut stream = UnixStream::connect(&path).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         let mut all = String::new();
         stream.read_to_string(&mut all).unwrap();
@@ -81,8 +78,11 @@ fn a_unix_socket_is_its_owners_and_is_removed_at_the_end() {
     handle.stop(Instant::now());
     thread.join().unwrap();
     assert!(!path.exists() && hear_gone.try_recv().is_ok());
-    // A file that is not a socket is not removed.
-    std::fs::write(&path, "x").unwrap();
+    // A file that is not a socket, or that has replaced it, is not removed.
+    let listeners = Listener::bind(&address).unwrap();
+    std::fs::write(folder.join("other"), "x").unwrap();
+    std::fs::rename(folder.join("other"), &path).unwrap();
+    drop(listeners);
     assert!(Listener::bind(&address).is_err());
     assert_eq!(std::fs::read(&path).unwrap(), b"x");
     std::fs::remove_dir_all(&folder).unwrap();

@@ -9,17 +9,20 @@ const BOUNDS: Bounds = Bounds { head_bytes: 512, head_fields: 16, body_bytes: 10
 
 /// Records the requests.
 #[derive(Default)]
-struct Book {
+struct RecordingSink {
     lines: Vec<String>,
     proceeded: usize,
+    /// The last request with the path `/wait` has waited.
+    waited: bool,
 }
 
-impl RequestSink for Book {
+impl RequestSink for RecordingSink {
     fn check(&mut self, head: &Head<'_>) -> Admission {
-        if head.path() != "/no" {
-            return Admission::ReadBody;
+        match head.path() {
+            "/no" => Admission::Respond(Response::new(404)),
+            "/wait" if !std::mem::replace(&mut self.waited, true) => Admission::Wait,
+            _ => Admission::ReadBody,
         }
-        Admission::Respond(Response::new(404))
     }
 
     fn send_continue(&mut self) {
@@ -35,13 +38,18 @@ impl RequestSink for Book {
 
 /// Pushes the pieces one after the other. Returns the requests and the final state.
 fn push(pieces: &[&[u8]]) -> (Vec<String>, String, usize) {
-    let (mut reader, mut book) = (RequestReader::new(), Book::default());
+    let (mut reader, mut book) = (RequestReader::new(), RecordingSink::default());
     let mut ahead = Vec::new();
     for piece in pieces {
         ahead.extend_from_slice(piece);
         while !ahead.is_empty() {
             match reader.push(&ahead, &BOUNDS, &mut book) {
                 Err(refused) => return (book.lines, refused.0.to_string(), reader.memory()),
+                Ok((n, Step::Waiting)) => {
+                    assert_eq!(n, ahead.len(), "not all input was consumed");
+                    ahead = reader.take_pipelined().unwrap();
+                    continue;
+                }
                 Ok((n, Step::Incomplete)) => assert_eq!(n, ahead.len(), "not all input was consumed"),
                 Ok((n, Step::Handled)) => {
                     ahead.drain(..n);
@@ -61,6 +69,23 @@ fn push(pieces: &[&[u8]]) -> (Vec<String>, String, usize) {
     }
     let end = if reader.is_empty() { "" } else { "more" };
     (book.lines, end.into(), reader.memory())
+}
+
+#[test]
+fn a_request_that_waits_is_read_as_if_it_had_not() {
+    for (text, lines) in [
+        ("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n", &["GET /wait keep "][..]),
+        (
+            "POST /wait HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGET /x HTTP/1.1\r\nHost: a\r\n\r\n",
+            &["POST /wait keep hello", "GET /x keep "],
+        ),
+        (
+            "POST /wait HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            &["POST /wait keep hello"],
+        ),
+    ] {
+        assert_at_every_split(text.as_bytes(), lines, "");
+    }
 }
 
 fn assert_at_every_split(text: &[u8], lines: &[&str], end: &str) {
@@ -247,7 +272,7 @@ fn a_rejected_request_is_skipped_if_it_is_complete() {
 fn continue_is_sent_once_and_only_if_the_peer_waits() {
     let text = b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
     for (body, proceeded) in [(&b""[..], 1), (b"he", 0), (b"hello", 0)] {
-        let (mut reader, mut book) = (RequestReader::new(), Book::default());
+        let (mut reader, mut book) = (RequestReader::new(), RecordingSink::default());
         let all = [text, body].concat();
         reader.push(&all, &BOUNDS, &mut book).ok().unwrap();
         assert_eq!(book.proceeded, proceeded);
@@ -259,10 +284,10 @@ fn continue_is_sent_once_and_only_if_the_peer_waits() {
 }
 
 /// Pseudo-random numbers with a fixed seed.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, n: usize) -> usize {
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -292,24 +317,24 @@ fn damaged_requests_parse_alike_at_every_split() {
         b"chunked",
         b"Content-Length: 3\r\n",
     ];
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut dice = Random(0x9e37_79b9_7f4a_7c15);
     for _ in 0..20_000 {
-        let mut text = models[dice.roll(models.len())].to_vec();
-        for _ in 0..=dice.roll(3) {
-            let at = dice.roll(text.len());
-            match dice.roll(4) {
-                0 => text[at] = dice.roll(256) as u8,
+        let mut text = models[dice.below(models.len())].to_vec();
+        for _ in 0..=dice.below(3) {
+            let at = dice.below(text.len());
+            match dice.below(4) {
+                0 => text[at] = dice.below(256) as u8,
                 1 => drop(text.remove(at)),
                 2 => {
-                    let end = (at + dice.roll(20)).min(text.len());
+                    let end = (at + dice.below(20)).min(text.len());
                     let piece = text[at..end].to_vec();
                     text.splice(at..at, piece);
                 }
-                _ => drop(text.splice(at..at, spice[dice.roll(spice.len())].iter().copied())),
+                _ => drop(text.splice(at..at, spice[dice.below(spice.len())].iter().copied())),
             }
         }
         let whole = push(&[&text]);
-        let split = dice.roll(text.len() + 1);
+        let split = dice.below(text.len() + 1);
         let halves = push(&[&text[..split], &text[split..]]);
         let single = push(&text.chunks(1).collect::<Vec<_>>());
         let shown = String::from_utf8_lossy(&text);

@@ -7,7 +7,7 @@ fn short() -> Limits {
     limits_with(|l| {
         l.head_timeout = Duration::from_millis(200);
         l.body_timeout = Duration::from_millis(200);
-        l.idle_timeout = 2 * LONG;
+        l.idle_timeout = 2 * TIMEOUT;
         l.linger = Duration::from_millis(200);
     })
 }
@@ -46,7 +46,7 @@ fn trickled_bytes_do_not_extend_the_deadline() {
             Ok(n) => answer.extend_from_slice(&piece[..n]),
             Err(_) => {}
         }
-        assert!(began.elapsed() < LONG);
+        assert!(began.elapsed() < TIMEOUT);
     }
     // A write can fail only after the response was sent, which can still be read.
     let _ = client.stream.read_to_end(&mut answer);
@@ -66,9 +66,9 @@ fn a_peer_that_keeps_sending_after_a_rejection_is_disconnected() {
     // Each write is well within the stall timeout.
     while client.stream.write_all(b"x").is_ok() {
         let _ = client.stream.read(&mut [0; 16]);
-        assert!(began.elapsed() < LONG);
+        assert!(began.elapsed() < TIMEOUT);
     }
-    let limits = limits_with(|l| (l.linger, l.body_timeout) = (2 * LONG, 2 * LONG));
+    let limits = limits_with(|l| (l.linger, l.body_timeout) = (2 * TIMEOUT, 2 * TIMEOUT));
     let fast = serve(limits, echo());
     let mut client = fast.connect();
     client.stream.write_all(refused).unwrap();
@@ -88,7 +88,7 @@ fn an_idle_connection_is_closed_without_a_response() {
         let mut used = server.connect();
         let sent = used.stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         let mut fresh = server.connect();
-        assert_eq!(fresh.rest(), vec![]);
+        assert_eq!(fresh.rest(), Vec::<u8>::new());
         let answer = used.rest();
         assert!(answer.is_empty() || answer.ends_with(b"GET / "), "{}", String::from_utf8_lossy(&answer));
         sent.is_ok() && !answer.is_empty()
@@ -106,12 +106,12 @@ fn empty_lines_do_not_keep_a_connection_open() {
         if matches!(client.stream.read(&mut [0; 16]), Ok(0)) {
             break;
         }
-        assert!(began.elapsed() < LONG);
+        assert!(began.elapsed() < TIMEOUT);
     }
 }
 
 #[test]
-fn the_idlest_goes_when_there_is_no_room() {
+fn the_connection_that_was_idle_longest_is_closed_at_the_limit() {
     let server = serve(limits_with(|l| l.connections = 4), echo());
     let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
     for client in &mut clients {
@@ -131,7 +131,7 @@ fn the_idlest_goes_when_there_is_no_room() {
 }
 
 #[test]
-fn a_connection_too_many_is_told_503_while_all_are_busy() {
+fn a_connection_beyond_the_limit_gets_503_while_all_are_busy() {
     let (give, exchanges) = mpsc::channel();
     let on_request: OnRequest = Box::new(move |_, _, exchange| {
         give.send(exchange).unwrap();
@@ -142,7 +142,7 @@ fn a_connection_too_many_is_told_503_while_all_are_busy() {
         .iter_mut()
         .map(|client| {
             client.post("");
-            exchanges.recv_timeout(LONG).unwrap()
+            exchanges.recv_timeout(TIMEOUT).unwrap()
         })
         .collect();
     for _ in 0..40 {
@@ -155,7 +155,7 @@ fn a_connection_too_many_is_told_503_while_all_are_busy() {
     assert_eq!(busy[0].answer().status, 200);
     let mut next = server.connect();
     next.post("");
-    exchanges.recv_timeout(LONG).unwrap().respond(200, &[], b"");
+    exchanges.recv_timeout(TIMEOUT).unwrap().respond(200, &[], b"");
     assert_eq!(next.answer().status, 200);
     drop(open);
 }
@@ -197,10 +197,10 @@ fn pipelined_input_is_bounded_together() {
     for n in 0..8 {
         let mut client = server.connect();
         client.send(format!("GET / HTTP/1.1\r\nHost: x\r\n\r\n{ahead}"));
-        open.push((exchanges.recv_timeout(LONG).unwrap(), client));
+        open.push((exchanges.recv_timeout(TIMEOUT).unwrap(), client));
         if n >= 3 {
             // The connections that did so first were closed.
-            assert_eq!(server.gone.recv_timeout(LONG).unwrap(), open[n - 3].0.id());
+            assert_eq!(server.gone.recv_timeout(TIMEOUT).unwrap(), open[n - 3].0.id());
         }
     }
     assert_eq!(open.iter().filter(|(exchange, _)| !exchange.is_closed()).count(), 3);
@@ -216,9 +216,9 @@ fn stopping_frees_the_address_and_lets_open_exchanges_finish() {
     let mut idle = server.connect();
     let mut busy = server.connect();
     busy.post("");
-    let exchange = exchanges.recv_timeout(LONG).unwrap();
-    server.handle.stop(Instant::now() + LONG);
-    server.stopped.recv_timeout(LONG).unwrap();
+    let exchange = exchanges.recv_timeout(TIMEOUT).unwrap();
+    server.handle.stop(Instant::now() + TIMEOUT);
+    server.stopped.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(idle.rest(), b"");
     let again = Listener::bind(&server.address.to_string()).unwrap();
     assert_eq!(again[0].address(), server.address.to_string());
@@ -226,7 +226,7 @@ fn stopping_frees_the_address_and_lets_open_exchanges_finish() {
     let answer = busy.answer();
     assert_eq!(answer.text(), "last");
     assert_eq!(busy.rest(), b"");
-    server.stop(LONG);
+    server.stop(TIMEOUT);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn stopping_is_over_at_the_deadline_whatever_is_open() {
         .iter_mut()
         .map(|client| {
             client.post("");
-            exchanges.recv_timeout(LONG).unwrap()
+            exchanges.recv_timeout(TIMEOUT).unwrap()
         })
         .collect();
     assert!(open[0].start_events(&[], b"x"));
@@ -249,7 +249,7 @@ fn stopping_is_over_at_the_deadline_whatever_is_open() {
     assert!(open[1].respond(200, &[], &vec![0; 30_000_000]));
     let began = Instant::now();
     server.stop(Duration::from_millis(100));
-    assert!(began.elapsed() < LONG / 2);
+    assert!(began.elapsed() < TIMEOUT / 2);
     let mut gone: Vec<u64> = server.gone.try_iter().collect();
     gone.sort_unstable();
     assert_eq!(gone, [open[0].id(), open[2].id()]);
@@ -276,14 +276,12 @@ fn a_wake_is_a_tick() {
         fn stop(&mut self) {}
     }
     let (tick, ticks) = mpsc::channel();
-    let mut event_loop = EventLoop::new(Vec::new(), &limits(), |_| Ticks(tick, 0)).unwrap();
-    let handle = event_loop.handle();
-    let thread = std::thread::spawn(move || event_loop.run().unwrap());
+    let (handle, thread) = run(Vec::new(), limits(), Ticks(tick, 0));
     for _ in 0..3 {
-        ticks.recv_timeout(LONG).unwrap();
+        ticks.recv_timeout(TIMEOUT).unwrap();
     }
     handle.wake();
-    ticks.recv_timeout(LONG).unwrap();
+    ticks.recv_timeout(TIMEOUT).unwrap();
     handle.stop(Instant::now());
     thread.join().unwrap();
 }

@@ -5,12 +5,13 @@
 mod report;
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use tinymcp::json::Writer;
 use tinymcp::lint::{
-    self, Choice, Finding, Optional, PROFILES, RULES, Report, RuleSet, Severity, Snapshot, SnapshotError,
+    self, Finding, OptionalProperties, Options, PROFILES, RULES, Report, RuleSet, Severity, Snapshot,
+    SnapshotError,
 };
 use tinymcp::stderr;
 
@@ -18,7 +19,7 @@ use super::args::{Args, Format};
 use super::connect;
 use super::failure::Result;
 
-use super::{json_error, read};
+use super::{json_error, print, read};
 use crate::escape::one_line;
 use crate::out;
 use crate::serve::nearest;
@@ -65,12 +66,12 @@ pub(crate) fn schema_lint(args: &Args) -> Result<u8> {
     if args.lint.format.is_some() && (args.has("json") || args.has("matrix")) {
         return Err("--format cannot be combined with --json or --matrix".into());
     }
-    let mut choice = Choice::new();
+    let mut options = Options::new();
     if let Some(rules) = &args.lint.rules {
-        choice = choice.rules(rules).map_err(|id| format!("unknown rule {id:?}; see `--list`"))?;
+        options = options.rules(rules).map_err(|id| format!("unknown rule {id:?}; see `--list`"))?;
     }
     if let Some(profile) = args.lint.profile {
-        choice = choice.profile(profile);
+        options = options.profile(profile);
     }
     let (path, snapshot) = snapshot(args)?;
     if args.has("fix") {
@@ -79,16 +80,16 @@ pub(crate) fn schema_lint(args: &Args) -> Result<u8> {
     if args.has("matrix") {
         return matrix(&snapshot, args.has("json"));
     }
-    let report = lint::check_with(&snapshot, &choice);
+    let report = lint::check_with(&snapshot, &options);
     out(&formatted(args, &path, &report))?;
     let most = usize::try_from(args.lint.max_warnings.unwrap_or(0)).unwrap_or(usize::MAX);
     Ok(u8::from(report.criticals > 0 || report.warnings > most))
 }
 
-/// Formats the findings as the options ask.
+/// Formats the findings as the options require.
 fn formatted(args: &Args, path: &Path, report: &Report) -> Vec<u8> {
     let mut lines = Vec::new();
-    // The label of a server is no file.
+    // The label of a server is not a file.
     let file = if args.server.is_given() || path == Path::new("-") { "" } else { &*path.to_string_lossy() };
     if args.lint.format == Some(Format::Github) {
         lines.extend_from_slice(report::github(&report.findings, file).as_bytes());
@@ -110,7 +111,7 @@ fn formatted(args: &Args, path: &Path, report: &Report) -> Vec<u8> {
         w.end_object().end_object().newline();
         lines.extend_from_slice(w.as_bytes());
     } else {
-        let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let colour = print::has_colours(&io::stdout());
         // The hint of a rule is printed once.
         let mut hinted: Vec<&str> = Vec::new();
         for findings in report.findings.chunk_by(|a, b| a.tool == b.tool) {
@@ -152,7 +153,7 @@ pub(crate) fn explain(args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// Formats the line above the findings of one tool: its name and their number.
+/// Formats the line above the findings of one tool: its name and the number of findings.
 fn tool_line(findings: &[Finding]) -> String {
     let name = findings.first().map_or("", |finding| &finding.tool);
     let mut counts = String::new();
@@ -200,9 +201,10 @@ fn list() -> Result<()> {
 }
 
 fn fix(args: &Args, path: &Path, snapshot: &Snapshot) -> Result<u8> {
-    let optional = if args.has("keep-optional") { Optional::Keep } else { Optional::Require };
-    let fixed = lint::tighten(snapshot, optional);
-    for finding in &fixed.left {
+    let optional =
+        if args.has("keep-optional") { OptionalProperties::Keep } else { OptionalProperties::Require };
+    let fixed = lint::fix(snapshot, optional);
+    for finding in &fixed.unfixed {
         eprintln!("{}", one_line(&finding.to_string()));
     }
     if !args.has("write") {
@@ -245,7 +247,7 @@ fn matrix(snapshot: &Snapshot, json: bool) -> Result<u8> {
     let names: Vec<&str> = snapshot.tools().filter_map(|t| t.get("name")?.as_str()).collect();
     let mut columns = Vec::new();
     for profile in PROFILES {
-        let report = lint::check_with(snapshot, &Choice::new().profile(profile));
+        let report = lint::check_with(snapshot, &Options::new().profile(profile));
         let host = report.findings.iter().filter(|f| f.profile.is_some());
         let mut worst = std::collections::HashMap::new();
         for finding in host {

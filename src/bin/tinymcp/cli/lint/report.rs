@@ -25,7 +25,7 @@ pub(crate) fn github(findings: &[Finding], file: &str) -> String {
     text
 }
 
-/// Replaces what ends the data of a workflow command.
+/// Escapes the characters that would end the data of a workflow command.
 fn data(text: &str) -> String {
     one_line(&text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A"))
 }

@@ -1,8 +1,10 @@
-//! Recordings of connections: the file format, and what is compared.
+//! Recordings of connections: the file format, and the comparison.
 //!
 //! A recording has one JSON object for each frame: `t`, milliseconds since the start; `dir`, `c2s`
 //! (client to server), `s2c`, or `err` for a line of the server's standard error; `frame`, the
-//! message, or `text` if it is not JSON. Credentials are masked.
+//! message or the batch of messages, or `text` if it is not JSON. Credentials are masked. With
+//! several clients, over HTTP, `conn` is the number of the connection: a session, or a request of
+//! the stateless protocol.
 
 pub(crate) mod record;
 pub(crate) mod replay;
@@ -15,18 +17,22 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use tinymcp::json::{Doc, Json, Kind, Value, Writer};
+use tinymcp::json::{Doc, Json, Kind, ParseLimits, Value, Writer};
 use tinymcp::stderr;
 
+use super::catalog::canonical_object;
 use super::failure::Result;
+use super::frames::Frames;
 use super::{json_error, read};
 use crate::mask::Mask;
-use crate::serve::lock;
+use crate::mutex::lock;
 
-/// Parameters that do not count: metadata, and what clients say of themselves.
+/// Parameters that are not compared: metadata, and the description of the client.
 const IGNORED: [&str; 4] = ["_meta", "protocolVersion", "capabilities", "clientInfo"];
 /// Access of the file: its owner only.
 const MODE: u32 = 0o600;
+/// Length of a line, in bytes, beyond which its buffer is not kept.
+const LARGE: usize = 1 << 20;
 
 /// Direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,43 +50,87 @@ const NAMES: [(&str, Direction); 3] =
 pub(crate) struct Recorder {
     began: Instant,
     mask: Mask,
+    /// Shows the frames on standard error, too.
+    shown: Option<Frames>,
+    output: Mutex<Output>,
+}
+
+/// The file, and the buffers of a line, which the next one reuses.
+#[derive(Default)]
+struct Output {
     /// `None` after a failure, which was reported.
-    file: Mutex<Option<File>>,
+    file: Option<File>,
+    /// The file may have an earlier recording, which the first line replaces.
+    is_old: bool,
+    frame: Doc,
+    line: Writer,
 }
 
 impl Recorder {
-    /// Creates the file, or replaces it.
-    pub(crate) fn create(path: &Path, mask: Mask) -> Result<Recorder> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(path);
-        let file = file.map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Recorder { began: Instant::now(), mask, file: Mutex::new(Some(file)) })
+    /// Creates the file, or opens it. The first line replaces the content, so that a server that
+    /// cannot be started, or an invalid option, loses no earlier recording.
+    pub(crate) fn create(path: &Path, mask: Mask, shown: Option<Frames>) -> Result<Recorder> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(path);
+        let opened = file.and_then(|file| Ok((file.metadata()?.is_file(), file)));
+        let (is_old, file) = opened.map_err(|e| format!("{}: {e}", path.display()))?;
+        let output = Mutex::new(Output { file: Some(file), is_old, ..Output::default() });
+        Ok(Recorder { began: Instant::now(), mask, shown, output })
     }
 
-    /// Writes one line of a connection. Without space on the disk the connection goes on.
-    pub(crate) fn write(&self, direction: Direction, line: &[u8]) {
+    /// Writes one line of a connection. A full disk does not end the connection.
+    ///
+    /// The line is in the file when this returns, so a killed program loses no frame that it has
+    /// forwarded.
+    pub(crate) fn write(&self, direction: Direction, connection: Option<u64>, line: &[u8]) {
         let line = line.trim_ascii_end();
+        match (&self.shown, direction) {
+            (Some(shown), Direction::ClientToServer) => shown.show(tinymcp::Direction::Sent, line),
+            (Some(shown), Direction::ServerToClient) => shown.show(tinymcp::Direction::Received, line),
+            _ => {}
+        }
         let name = NAMES.iter().find(|(_, known)| *known == direction).map_or("", |(name, _)| name);
-        let mut w = Writer::new();
+        let mut output = lock(&self.output);
+        let Output { file: Some(file), is_old, frame, line: w } = &mut *output else { return };
+        w.clear();
         w.begin_object();
         w.key("t").u64(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX));
         w.key("dir").string(name);
-        match self.mask.frame(line, usize::MAX) {
-            Ok((frame, _)) if direction != Direction::Diagnostics => w.key("frame").raw(&frame),
-            _ => w.key("text").string(&self.mask.text(&String::from_utf8_lossy(line))),
-        };
+        if let Some(connection) = connection {
+            w.key("conn").u64(connection);
+        }
+        match direction {
+            Direction::Diagnostics => {
+                w.key("text").string(&self.mask.text(&String::from_utf8_lossy(line)));
+            }
+            _ => match frame.parse_again(line, &ParseLimits::default()) {
+                Ok(()) => self.mask.write(w.key("frame"), frame.root()),
+                Err(error) => _ = w.key("text").string(&self.mask.invalid(line, &error)),
+            },
+        }
         w.end_object().newline();
-        let mut file = lock(&self.file);
-        if let Some(Err(error)) = file.as_mut().map(|file| file.write_all(w.as_bytes())) {
+        let emptied = if std::mem::take(is_old) { file.set_len(0) } else { Ok(()) };
+        if let Err(error) = emptied.and_then(|()| file.write_all(w.as_bytes())) {
             stderr::write(format!("tinymcp: the recording ends here: {error}\n"));
-            *file = None;
+            *output = Output::default();
+        } else if w.len() > LARGE {
+            (*frame, *w) = Default::default();
         }
     }
 }
 
-/// Reads a recording: the frames with their directions. Lines that are not JSON are left out.
-pub(crate) fn load(path: &Path) -> Result<Vec<(Direction, Doc)>> {
+/// A frame of a recording.
+pub(crate) struct Entry {
+    pub(crate) direction: Direction,
+    /// Number of the connection; 0 if there is only one.
+    pub(crate) connection: u64,
+    pub(crate) frame: Doc,
+}
+
+/// Reads a recording. The messages of a batch (revision 2025-03-26) are entries of their own. Lines
+/// that are not messages are left out.
+pub(crate) fn load(path: &Path) -> Result<Vec<Entry>> {
     let text = read(path)?;
-    let mut frames = Vec::new();
+    let mut entries = Vec::new();
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
             continue;
@@ -91,18 +141,21 @@ pub(crate) fn load(path: &Path) -> Result<Vec<(Direction, Doc)>> {
         let Some((_, direction)) = NAMES.iter().find(|(known, _)| *known == name) else {
             return Err(wrong("not a line of a recording: `dir` is not c2s, s2c or err").into());
         };
+        let connection = entry.root().get("conn").and_then(|conn| conn.as_u64()).unwrap_or_default();
+        let mut add = |message: Value<'_>| {
+            entries.push(Entry { direction: *direction, connection, frame: message.to_json().to_doc() });
+        };
+        let is_message = |value: &Value<'_>| value.kind() == Kind::Object;
         match entry.root().get("frame") {
-            Some(frame) if frame.kind() == Kind::Object => {
-                frames.push((*direction, frame.to_json().to_doc()))
-            }
-            Some(_) => return Err(wrong("the frame is not a JSON object").into()),
-            None => {}
+            Some(batch) if batch.kind() == Kind::Array => batch.items().filter(is_message).for_each(add),
+            Some(frame) if is_message(&frame) => add(frame),
+            _ => {}
         }
     }
-    if frames.is_empty() {
+    if entries.is_empty() {
         return Err(format!("{}: the recording has no frames", path.display()).into());
     }
-    Ok(frames)
+    Ok(entries)
 }
 
 /// Returns the method of a request or a notification.
@@ -121,41 +174,15 @@ pub(crate) fn key(frame: Value<'_>) -> String {
     let method = method(frame).unwrap_or_default();
     let mut w = Writer::new();
     match frame.get("params") {
-        Some(params) => sorted(&mut w, params, true),
+        Some(params) => {
+            canonical_object(&mut w, &mut params.members().filter(|(name, _)| !IGNORED.contains(name)))
+        }
         None => _ = w.begin_object().end_object(),
     }
     format!("{method} {}", w.as_str())
 }
 
-/// Writes a value with sorted members. Recurses as deep as the parser permits.
-fn sorted(w: &mut Writer, value: Value<'_>, is_root: bool) {
-    match value.kind() {
-        Kind::Object => {
-            let mut members: Vec<(&str, Value<'_>)> =
-                value.members().filter(|(name, _)| !is_root || !IGNORED.contains(name)).collect();
-            members.sort_by_key(|(name, _)| *name);
-            w.begin_object();
-            for (name, member) in members {
-                w.key(name);
-                sorted(w, member, false);
-            }
-            w.end_object();
-        }
-        Kind::Array => {
-            w.begin_array();
-            value.items().for_each(|item| sorted(w, item, false));
-            w.end_array();
-        }
-        Kind::String => {
-            w.string(value.as_str().unwrap_or_default());
-        }
-        _ => {
-            w.value(value);
-        }
-    }
-}
-
-/// Returns the frame with other strings, for tokens that each run of a server makes anew.
+/// Returns the frame with some strings replaced, for tokens that each run of a server creates.
 pub(crate) fn substituted(frame: Value<'_>, tokens: &HashMap<String, String>) -> Json {
     let mut w = Writer::new();
     substitute(&mut w, frame, tokens);

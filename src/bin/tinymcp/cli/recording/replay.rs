@@ -1,12 +1,13 @@
-//! Command `replay`: a recording as a server, or as a client that compares a server's answers.
+//! Command `replay`: serves a recording, or sends its requests to a server and compares the
+//! responses.
 //!
-//! As a server, each request gets the recorded response to an equal request: the first that was not
-//! used yet, else the last. Notifications and requests of the recorded server come before it. As a
-//! client, requests are sent one after the other, and each response is compared with the recorded
-//! one.
+//! As a server, it answers each request with the recorded response to an equal request: the first
+//! unused one, or the last one if all are used. Before the response it sends the notifications and
+//! requests of the recorded server. As a client, it sends the requests one after the other and
+//! compares each response with the recorded one.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc;
@@ -17,18 +18,21 @@ use tinymcp::json::{Doc, Value, Writer};
 use tinymcp::stderr;
 
 use super::super::args::Args;
-use super::super::diff::{differences, shown};
+use super::super::catalog::{differences, shown};
 use super::super::failure::{FAILED, Failure, Result, TIMED_OUT, UNREACHABLE};
+use super::super::frames::Frames;
 use super::super::output::Output;
 use super::super::{MAX_BYTES, connect};
-use super::{Direction, id, key, load, method, record, substituted};
+use super::{Direction, Entry, id, key, load, method, record, substituted};
 use crate::escape::{one_line, plain};
 
 /// Time for a response by default.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Responses of the server that may wait to be read.
+/// Maximum time to print the rest of the standard error of a server that ended.
+const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum number of responses of the server that wait to be read.
 const QUEUED: usize = 64;
-/// Parameters that a client chooses itself.
+/// Parameters that do not count as sent back: the client chooses their values itself.
 const NAMES: [&str; 2] = ["name", "uri"];
 /// Code of the error for a request that was not recorded.
 const NOT_RECORDED: i64 = -32603;
@@ -38,25 +42,22 @@ pub(crate) fn run(args: &Args, output: &Output, words: &[&str]) -> Result<u8> {
     let [file] = words else {
         return Err("expected one recording; see `tinymcp help replay`".into());
     };
-    let frames = load(Path::new(file))?;
+    let entries = load(Path::new(file))?;
     match (args.has("client"), args.server.is_given()) {
-        (true, _) => drive(args, output, &frames),
-        (false, false) => serve(&frames),
+        (true, _) => drive(args, output, entries),
+        (false, false) => serve(&entries),
         (false, true) => Err("--client is required to drive a server".into()),
     }
 }
 
-/// A request of the recorded client, with what the server sent until the next one.
+/// A request of the recorded client, with the messages that the server sent until the next request.
 struct Exchange<'d> {
     key: String,
-    id: &'d str,
-    token: Option<&'d str>,
     /// Notifications and requests of the server before the response.
     before: Vec<Value<'d>>,
     response: Option<Value<'d>>,
     /// Notifications after the response.
     after: Vec<Value<'d>>,
-    used: bool,
 }
 
 /// Returns the progress token of a request.
@@ -64,33 +65,45 @@ fn token(request: Value<'_>) -> Option<&str> {
     request.pointer("/params/_meta/progressToken").map(Value::raw)
 }
 
-fn exchanges(frames: &[(Direction, Doc)]) -> Vec<Exchange<'_>> {
+/// The exchanges of one connection, by their places in the list of all.
+#[derive(Default)]
+struct Places<'d> {
+    /// Exchanges without a response.
+    open: BTreeSet<usize>,
+    open_of_id: HashMap<&'d str, Vec<usize>>,
+    of_token: HashMap<&'d str, usize>,
+    last: Option<usize>,
+}
+
+fn exchanges(entries: &[Entry]) -> Vec<Exchange<'_>> {
     let mut found: Vec<Exchange<'_>> = Vec::new();
-    for (direction, doc) in frames {
-        let frame = doc.root();
-        match (direction, method(frame), id(frame)) {
-            (Direction::ClientToServer, Some(_), Some(id)) => found.push(Exchange {
-                key: key(frame),
-                id,
-                token: token(frame),
-                before: Vec::new(),
-                response: None,
-                after: Vec::new(),
-                used: false,
-            }),
+    // An id or a progress token belongs to one client only.
+    let mut connections: HashMap<u64, Places<'_>> = HashMap::new();
+    for entry in entries {
+        let frame = entry.frame.root();
+        let places = connections.entry(entry.connection).or_default();
+        match (entry.direction, method(frame), id(frame)) {
+            (Direction::ClientToServer, Some(_), Some(id)) => {
+                let (at, token) = (found.len(), token(frame));
+                places.open.insert(at);
+                places.open_of_id.entry(id).or_default().push(at);
+                places.of_token.extend(token.map(|token| (token, at)));
+                places.last = Some(at);
+                let (before, after) = (Vec::new(), Vec::new());
+                found.push(Exchange { key: key(frame), before, response: None, after });
+            }
             (Direction::ServerToClient, None, Some(id)) => {
-                if let Some(open) = found.iter_mut().rev().find(|e| e.id == id && e.response.is_none()) {
+                let at = places.open_of_id.get_mut(id).and_then(Vec::pop);
+                if let Some((at, open)) = at.and_then(|at| Some((at, found.get_mut(at)?))) {
+                    places.open.remove(&at);
                     open.response = Some(frame);
                 }
             }
             (Direction::ServerToClient, Some(_), _) => {
                 let progress = frame.pointer("/params/progressToken").map(Value::raw);
-                let of_token = |e: &Exchange<'_>| progress.is_some() && e.token == progress;
-                let place = found.iter().rposition(of_token);
-                let place = place.or_else(|| found.iter().rposition(|e| e.response.is_none()));
-                if let Some(open) =
-                    place.or_else(|| found.len().checked_sub(1)).and_then(|at| found.get_mut(at))
-                {
+                let at = progress.and_then(|token| places.of_token.get(token));
+                let at = at.or(places.open.last()).copied().or(places.last);
+                if let Some(open) = at.and_then(|at| found.get_mut(at)) {
                     if open.response.is_none() { &mut open.before } else { &mut open.after }.push(frame);
                 }
             }
@@ -100,9 +113,29 @@ fn exchanges(frames: &[(Direction, Doc)]) -> Vec<Exchange<'_>> {
     found
 }
 
+/// Returns the entries of each client with a session, and the entries of all other clients
+/// together. A client with a session sends several frames on its connection.
+fn sessions(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
+    let mut sent: HashMap<u64, usize> = HashMap::new();
+    for entry in entries.iter().filter(|entry| entry.direction == Direction::ClientToServer) {
+        *sent.entry(entry.connection).or_default() += 1;
+    }
+    let mut sessions: BTreeMap<Option<u64>, Vec<Entry>> = BTreeMap::new();
+    for entry in entries {
+        let has_session = sent.get(&entry.connection).is_some_and(|count| *count > 1);
+        sessions.entry(has_session.then_some(entry.connection)).or_default().push(entry);
+    }
+    sessions.into_values().collect()
+}
+
 /// Answers a client on standard input and output.
-fn serve(frames: &[(Direction, Doc)]) -> Result<u8> {
-    let mut exchanges = exchanges(frames);
+fn serve(entries: &[Entry]) -> Result<u8> {
+    let exchanges = exchanges(entries);
+    // The exchanges with each key, and the number of those that were used.
+    let mut of_key: HashMap<&str, (Vec<&Exchange<'_>>, usize)> = HashMap::new();
+    for exchange in &exchanges {
+        of_key.entry(&exchange.key).or_default().0.push(exchange);
+    }
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     let mut waiting: VecDeque<Doc> = VecDeque::new();
     loop {
@@ -116,13 +149,14 @@ fn serve(frames: &[(Direction, Doc)]) -> Result<u8> {
         let request = message.root();
         let (Some(method), Some(id)) = (method(request), id(request)) else { continue };
         let wanted = key(request);
-        let place = exchanges.iter().position(|e| e.key == wanted && !e.used);
-        let place = place.or_else(|| exchanges.iter().rposition(|e| e.key == wanted));
-        let Some(exchange) = place.and_then(|at| exchanges.get_mut(at)) else {
+        let exchange = of_key.get_mut(&*wanted).and_then(|(equal, used)| {
+            *used += 1;
+            equal.get(*used - 1).or(equal.last()).copied()
+        });
+        let Some(exchange) = exchange else {
             send(&mut output, not_recorded(&exchanges, method, &wanted, id).as_bytes())?;
             continue;
         };
-        exchange.used = true;
         let token = token(request);
         for event in &exchange.before {
             send(&mut output, with_token(*event, token).as_bytes())?;
@@ -140,8 +174,8 @@ fn serve(frames: &[(Direction, Doc)]) -> Result<u8> {
     }
 }
 
-/// Waits until the client has answered a request of the server; other messages wait for their turn.
-/// A notification has no answer. Returns false at the end of the input.
+/// Waits until the client has answered a request of the server; other messages are queued. A
+/// notification has no answer, so this does not wait. Returns false at the end of the input.
 fn wait_for_answer(event: Value<'_>, input: &mut dyn BufRead, waiting: &mut VecDeque<Doc>) -> Result<bool> {
     let Some(asked) = id(event) else { return Ok(true) };
     while let Some(message) = next(input)? {
@@ -245,17 +279,26 @@ fn not_recorded(exchanges: &[Exchange<'_>], method: &str, wanted: &str, id: &str
     w
 }
 
-/// Sends the recorded requests to a server, and prints what differs.
-fn drive(args: &Args, output: &Output, frames: &[(Direction, Doc)]) -> Result<u8> {
-    let mut server = Driven::start(args, frames)?;
-    let sent_back = sent_back(frames);
-    let exchanges = exchanges(frames);
+/// Sends the recorded requests to a server, and prints what differs. Each recorded session has its
+/// own connection.
+fn drive(args: &Args, output: &Output, entries: Vec<Entry>) -> Result<u8> {
+    let (mut number, mut differing) = (0, false);
+    for session in sessions(entries) {
+        differing |= drive_session(args, output, &session, &mut number)?;
+    }
+    Ok(if differing { FAILED } else { 0 })
+}
+
+/// Returns whether anything differs. `number` counts the frames of the clients.
+fn drive_session(args: &Args, output: &Output, entries: &[Entry], number: &mut usize) -> Result<bool> {
+    let mut server = ReplayedServer::start(args, entries)?;
+    let sent_back = sent_back(entries);
+    let exchanges = exchanges(entries);
     let mut recorded = exchanges.iter();
     let mut tokens = HashMap::new();
     let mut differing = false;
-    let requests = frames.iter().filter(|(direction, _)| *direction == Direction::ClientToServer);
-    for (number, (_, doc)) in requests.enumerate() {
-        let frame = doc.root();
+    for frame in of_client(entries) {
+        *number += 1;
         if method(frame).is_none() {
             continue;
         }
@@ -263,53 +306,74 @@ fn drive(args: &Args, output: &Output, frames: &[(Direction, Doc)]) -> Result<u8
         let Some(expected) = id(frame) else { continue };
         let Some(response) = recorded.next().and_then(|exchange| exchange.response) else { continue };
         let message = server.response(frame, expected)?;
-        let label = format!("{} {}", number + 1, what(frame));
+        let label = format!("{number} {}", request_name(frame));
         differences(response, message.root(), String::new(), &mut |pointer, before, after| {
             let texts = (before.and_then(Value::as_str), after.and_then(Value::as_str));
             match texts {
                 (Some(old), Some(new)) if sent_back.contains(old) => {
                     tokens.insert(old.to_owned(), new.to_owned());
                 }
-                _ if args.ignore.iter().any(|ignored| is_below(&pointer, ignored)) => {}
+                _ if args.recording.ignore.iter().any(|ignored| is_below(&pointer, ignored)) => {}
                 _ => {
                     differing = true;
                     let line = format!("~ {label} {pointer}: {} is now {}", shown(before), shown(after));
-                    // OK to drop: the exit status tells of the difference, too.
+                    // OK to drop: the exit status reports the difference, too.
                     let _ = output.write(&format!("{}\n", one_line(&line)));
                 }
             }
         });
     }
-    Ok(if differing { FAILED } else { 0 })
+    Ok(differing)
 }
 
-/// Returns the strings that the recorded client sent as parameters of their own, such as a cursor.
-/// If they come from a response, each run of a server makes them anew.
-fn sent_back(frames: &[(Direction, Doc)]) -> HashSet<&str> {
-    let sent = frames.iter().filter(|(direction, _)| *direction == Direction::ClientToServer);
-    let params = sent.filter_map(|(_, doc)| doc.root().get("params")).flat_map(Value::members);
+/// Returns the frames that the client sent.
+fn of_client(entries: &[Entry]) -> impl Iterator<Item = Value<'_>> {
+    entries
+        .iter()
+        .filter(|entry| entry.direction == Direction::ClientToServer)
+        .map(|entry| entry.frame.root())
+}
+
+/// Returns the strings that the recorded client sent as whole parameters, such as a cursor. If a
+/// response contained such a string, the server chose it, so it may differ in each run of a server.
+fn sent_back(entries: &[Entry]) -> HashSet<&str> {
+    let params = of_client(entries).filter_map(|frame| frame.get("params")).flat_map(Value::members);
     let own = params.filter(|(name, _)| !NAMES.contains(name));
     own.filter_map(|(_, value)| value.as_str()).collect()
 }
 
 /// A server that gets the recorded requests. It is killed at the end.
-struct Driven<'d> {
+struct ReplayedServer<'d> {
     label: String,
     child: Child,
     input: ChildStdin,
     messages: mpsc::Receiver<Doc>,
+    /// Disconnected once the standard error of the server is printed.
+    diagnostics: mpsc::Receiver<()>,
     timeout: Duration,
+    frames: Option<Frames>,
     /// Answers of the recorded client to requests of the server.
     answers: VecDeque<Value<'d>>,
 }
 
-impl<'d> Driven<'d> {
-    fn start(args: &Args, frames: &'d [(Direction, Doc)]) -> Result<Driven<'d>> {
+impl<'d> ReplayedServer<'d> {
+    fn start(args: &Args, entries: &'d [Entry]) -> Result<ReplayedServer<'d>> {
         let label = connect::name(args);
         let failure = |why: &str| Failure::new(UNREACHABLE, format!("{label}: {why}"));
         let mut command = record::command(args)?;
+        if io::stderr().is_terminal() {
+            command.stderr(Stdio::piped());
+        }
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.map_err(|error| failure(&format!("cannot start the program: {error}")))?;
+        let (printing, diagnostics) = mpsc::channel();
+        if let Some(mut from) = child.stderr.take() {
+            thread::spawn(move || {
+                let _printing: mpsc::Sender<()> = printing;
+                // OK to drop: a closed terminal cannot be reported.
+                let _ = io::copy(&mut from, &mut record::Diagnostics);
+            });
+        }
         let (Some(input), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(failure("the program has no standard input and output"));
         };
@@ -322,10 +386,19 @@ impl<'d> Driven<'d> {
                 }
             }
         });
-        let of_client = frames.iter().filter(|(direction, _)| *direction == Direction::ClientToServer);
-        let answers = of_client.map(|(_, doc)| doc.root()).filter(|frame| method(*frame).is_none());
+        let answers = of_client(entries).filter(|frame| method(*frame).is_none());
         let timeout = args.timeout.unwrap_or(TIMEOUT);
-        Ok(Driven { answers: answers.collect(), label, child, input, messages, timeout })
+        let shown = Frames::new(args, &[]);
+        Ok(ReplayedServer {
+            frames: shown,
+            answers: answers.collect(),
+            label,
+            child,
+            input,
+            messages,
+            diagnostics,
+            timeout,
+        })
     }
 
     fn send(&mut self, frame: Value<'_>, tokens: &HashMap<String, String>) -> Result<()> {
@@ -334,6 +407,9 @@ impl<'d> Driven<'d> {
     }
 
     fn write(&mut self, line: &[u8]) -> Result<()> {
+        if let Some(frames) = &self.frames {
+            frames.show(tinymcp::Direction::Sent, line);
+        }
         self.input.write_all(line).map_err(|error| {
             Failure::new(UNREACHABLE, format!("{}: the server reads no more: {error}", self.label))
         })
@@ -343,7 +419,7 @@ impl<'d> Driven<'d> {
     fn response(&mut self, request: Value<'_>, expected: &str) -> Result<Doc> {
         loop {
             let message = self.messages.recv_timeout(self.timeout).map_err(|error| {
-                let what = what(request);
+                let what = request_name(request);
                 let (status, why) = match error {
                     mpsc::RecvTimeoutError::Timeout => (TIMED_OUT, format!("no response to {what} in time")),
                     mpsc::RecvTimeoutError::Disconnected => {
@@ -352,6 +428,9 @@ impl<'d> Driven<'d> {
                 };
                 Failure::new(status, format!("{}: {why}", self.label))
             })?;
+            if let Some(frames) = &self.frames {
+                frames.show(tinymcp::Direction::Received, message.root().raw().as_bytes());
+            }
             match (method(message.root()), id(message.root())) {
                 (None, Some(id)) if id == expected => return Ok(message),
                 (Some(_), Some(id)) => {
@@ -367,22 +446,24 @@ impl<'d> Driven<'d> {
     }
 }
 
-impl Drop for Driven<'_> {
+impl Drop for ReplayedServer<'_> {
     fn drop(&mut self) {
         // OK to drop: it may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // A process that the server started may keep its standard error open.
+        let _ = self.diagnostics.recv_timeout(STDERR_TIMEOUT);
     }
 }
 
 /// Returns the method of a request with the name that it is about.
-fn what(frame: Value<'_>) -> String {
+fn request_name(frame: Value<'_>) -> String {
     let method = method(frame).unwrap_or_default();
     let name = ["/params/name", "/params/uri"].into_iter().find_map(|p| frame.pointer(p)?.as_str());
     plain(&name.map_or_else(|| method.to_owned(), |name| format!("{method} {name}")))
 }
 
-/// Returns whether a pointer is another one, or points below it.
+/// Returns whether a pointer equals another one, or points below it.
 fn is_below(pointer: &str, above: &str) -> bool {
     pointer.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -393,9 +474,15 @@ mod tests {
 
     use super::*;
 
+    fn entry(connection: u64, direction: &str, frame: &str) -> Entry {
+        let direction =
+            if direction == "c2s" { Direction::ClientToServer } else { Direction::ServerToClient };
+        Entry { direction, connection, frame: Doc::parse(frame).unwrap() }
+    }
+
     #[test]
     fn events_belong_to_their_request() {
-        let frames: Vec<(Direction, Doc)> = [
+        let entries = [
             ("c2s", r#"{"id":1,"method":"a","params":{"_meta":{"progressToken":"p"}}}"#),
             ("c2s", r#"{"id":2,"method":"b"}"#),
             ("s2c", r#"{"method":"notifications/progress","params":{"progressToken":"p"}}"#),
@@ -405,16 +492,33 @@ mod tests {
             ("s2c", r#"{"id":1,"result":{}}"#),
             ("s2c", r#"{"method":"notifications/tools/list_changed"}"#),
         ]
-        .map(|(direction, frame)| {
-            let direction =
-                if direction == "c2s" { Direction::ClientToServer } else { Direction::ServerToClient };
-            (direction, Doc::parse(frame).unwrap())
-        })
-        .into();
-        let found = exchanges(&frames);
+        .map(|(direction, frame)| entry(0, direction, frame));
+        let found = exchanges(&entries);
         let counts: Vec<_> =
             found.iter().map(|e| (e.before.len(), e.response.is_some(), e.after.len())).collect();
         assert_eq!(counts, [(1, true, 0), (1, true, 1)]);
+    }
+
+    #[test]
+    fn the_ids_of_two_clients_may_be_equal() {
+        let entries = [
+            (1, "c2s", r#"{"id":1,"method":"a"}"#),
+            (1, "c2s", r#"{"method":"notifications/a"}"#),
+            (2, "c2s", r#"{"id":1,"method":"b"}"#),
+            (3, "c2s", r#"{"id":1,"method":"c"}"#),
+            (2, "s2c", r#"{"method":"notifications/b"}"#),
+            (1, "s2c", r#"{"id":1,"result":{"of":"a"}}"#),
+            (3, "s2c", r#"{"id":1,"result":{"of":"c"}}"#),
+            (2, "s2c", r#"{"id":1,"result":{"of":"b"}}"#),
+        ]
+        .map(|(connection, direction, frame)| entry(connection, direction, frame));
+        let found = exchanges(&entries);
+        let answered: Vec<_> = found.iter().map(|e| (e.response.unwrap().raw(), e.before.len())).collect();
+        let response = |of: &str| format!(r#"{{"id":1,"result":{{"of":"{of}"}}}}"#);
+        assert_eq!(answered, [(&*response("a"), 0), (&*response("b"), 1), (&*response("c"), 0)]);
+        // Requests without a session share a connection.
+        let sizes: Vec<_> = sessions(entries.into()).iter().map(Vec::len).collect();
+        assert_eq!(sizes, [5, 3]);
     }
 
     #[test]

@@ -10,14 +10,14 @@ use tinymcp::Direction;
 use tinymcp::json::{Doc, Kind, Value, Writer};
 
 use super::output::time;
-use super::{Copied, Event, FindServer, Rejected, Side, What};
+use super::{CopiedFrame, Event, EventKind, FindServer, Rejected, Side};
 use crate::mask::{Mask, shortened};
 
-/// Requests without a response that are remembered.
+/// Maximum number of requests without a response that are stored.
 const REQUESTS: usize = 4096;
-/// Bytes of the name of a tool, prompt or resource, and of a path.
+/// Maximum number of bytes of a path, and of the name of a tool, prompt or resource.
 const NAME: usize = 200;
-/// Begin of a response of this library.
+/// Start of a response of this library.
 const RESPONSE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
 
 /// Connection and id of a request.
@@ -41,7 +41,7 @@ struct Request {
     server: Option<String>,
 }
 
-/// The end of a request.
+/// Outcome of a request that has ended.
 struct Outcome {
     text: String,
     /// Bytes of the response.
@@ -58,10 +58,10 @@ impl AccessLog {
 
     /// Adds an event, and writes the lines of the requests that it ends.
     pub(super) fn add(&mut self, event: &Event, mask: &Mask, write: &mut WriteLine<'_>) {
-        let frame = match &event.what {
-            What::Frame(frame) if frame.side == Side::Client => frame,
-            What::Frame(_) => return,
-            What::Rejected(rejected) => return write(rejection_line(event.at, rejected, mask)),
+        let frame = match &event.kind {
+            EventKind::Frame(frame) if frame.side == Side::Client => frame,
+            EventKind::Frame(_) => return,
+            EventKind::Rejected(rejected) => return self.reject(event, rejected, mask, write),
         };
         let Ok(doc) = Doc::parse(&frame.bytes) else {
             return self.cut(event, frame, mask, write);
@@ -76,10 +76,22 @@ impl AccessLog {
         }
     }
 
+    /// Writes the line of a rejected request, or ends the request if its message was read.
+    fn reject(&mut self, event: &Event, rejected: &Rejected, mask: &Mask, write: &mut WriteLine<'_>) {
+        let outcome = Outcome { text: format!("rejected {}", rejected.status), bytes: None };
+        match rejected.message.as_ref().and_then(|key| self.requests.remove(key)) {
+            Some(request) => {
+                self.drop_ended();
+                write(request.line(Some(event.since.saturating_duration_since(request.since)), &outcome));
+            }
+            None => write(rejection_line(event.at, rejected, &outcome, mask)),
+        }
+    }
+
     fn message(
         &mut self,
         event: &Event,
-        frame: &Copied,
+        frame: &CopiedFrame,
         message: Value<'_>,
         mask: &Mask,
         write: &mut WriteLine<'_>,
@@ -108,7 +120,7 @@ impl AccessLog {
     fn begin(
         &mut self,
         event: &Event,
-        frame: &Copied,
+        frame: &CopiedFrame,
         id: Value<'_>,
         method: &str,
         params: Option<Value<'_>>,
@@ -138,13 +150,17 @@ impl AccessLog {
         }
     }
 
-    fn end(&mut self, event: &Event, frame: &Copied, id: &str, outcome: &Outcome, write: &mut WriteLine<'_>) {
+    fn end(
+        &mut self,
+        event: &Event,
+        frame: &CopiedFrame,
+        id: &str,
+        outcome: &Outcome,
+        write: &mut WriteLine<'_>,
+    ) {
         let key = (frame.connection.clone(), id.to_owned());
         let request = self.requests.remove(&key);
-        // Keys of requests that have ended are dropped as soon as they are the oldest ones.
-        while self.order.front().is_some_and(|key| !self.requests.contains_key(key)) {
-            self.order.pop_front();
-        }
+        self.drop_ended();
         match request {
             Some(request) => {
                 let time = event.since.saturating_duration_since(request.since);
@@ -156,8 +172,15 @@ impl AccessLog {
         }
     }
 
+    /// Drops the keys of requests that have ended, as soon as they are the oldest ones.
+    fn drop_ended(&mut self) {
+        while self.order.front().is_some_and(|key| !self.requests.contains_key(key)) {
+            self.order.pop_front();
+        }
+    }
+
     /// Ends the request of a response that was too long to copy, or that this log cannot read.
-    fn cut(&mut self, event: &Event, frame: &Copied, mask: &Mask, write: &mut WriteLine<'_>) {
+    fn cut(&mut self, event: &Event, frame: &CopiedFrame, mask: &Mask, write: &mut WriteLine<'_>) {
         let Some(rest) = frame.bytes.strip_prefix(RESPONSE) else { return };
         let Some(end) = rest.windows(2).position(|pair| pair == b",\"") else { return };
         let (id, rest) = rest.split_at(end);
@@ -169,7 +192,7 @@ impl AccessLog {
     }
 }
 
-/// Name of the tool, prompt or resource of a request.
+/// Returns the name of the tool, prompt or resource of a request.
 fn name(method: &str, params: Value<'_>) -> Option<String> {
     let text = |pointer: &str| params.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     match method {
@@ -231,34 +254,36 @@ fn end_line(mut w: Writer, bytes: Option<usize>) -> Writer {
     w
 }
 
-/// Line of a request that could not be read.
-fn unread_line(event: &Event, frame: &Copied, outcome: &Outcome) -> Writer {
+/// Returns the line of a request that could not be read.
+fn unread_line(event: &Event, frame: &CopiedFrame, outcome: &Outcome) -> Writer {
     let mut w = begin_line(event.at, &frame.connection, frame.principal.as_deref());
     w.key("outcome").string(&outcome.text);
     end_line(w, outcome.bytes)
 }
 
-/// Line of a request that was rejected before its message was read.
-fn rejection_line(at: SystemTime, rejected: &Rejected, mask: &Mask) -> Writer {
+/// Returns the line of a request that was rejected before its message was read.
+fn rejection_line(at: SystemTime, rejected: &Rejected, outcome: &Outcome, mask: &Mask) -> Writer {
     let mut w = Writer::new();
     w.begin_object().key("time").string(&time(at));
-    w.key("http").string(&format!("{} {}", rejected.method, shortened(&mask.text(&rejected.path), NAME)));
-    w.key("outcome").string(&format!("rejected {}", rejected.status));
-    if let Some(why) = &rejected.why {
-        w.key("why").string(why);
+    if !rejected.method.is_empty() {
+        let path = shortened(&mask.text(&rejected.path), NAME);
+        w.key("http").string(&format!("{} {path}", rejected.method));
     }
-    w.end_object().newline();
-    w
+    w.key("outcome").string(&outcome.text);
+    if let Some(reason) = &rejected.reason {
+        w.key("why").string(reason);
+    }
+    end_line(w, None)
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
 
-    /// The log of these frames, each with its direction: `>` received, `<` sent. The id of a
-    /// connection is the first word.
+    /// Returns the log of these frames, each with its direction: `>` received, `<` sent. The id of
+    /// the connection is the first word.
     fn logged(frames: &[(&str, &str)]) -> Vec<String> {
         let find: FindServer =
             Box::new(|method, name| (method == "tools/call").then(|| format!("of {name}")));
@@ -266,7 +291,7 @@ mod tests {
         let (mut lines, since) = (Vec::new(), Instant::now());
         for (n, (place, text)) in frames.iter().enumerate() {
             let (direction, connection) = place.split_at(1);
-            let frame = Copied {
+            let frame = CopiedFrame {
                 server: None,
                 side: Side::Client,
                 connection: connection.to_owned(),
@@ -277,7 +302,7 @@ mod tests {
             };
             let at = SystemTime::UNIX_EPOCH;
             let since = since + Duration::from_micros(1250 * n as u64);
-            let event = Event { at, since, what: What::Frame(frame) };
+            let event = Event { at, since, kind: EventKind::Frame(frame) };
             log.add(&event, &Mask::new(vec!["hidden-value".to_owned()]), &mut |line| {
                 let line = line.as_str().trim_end().to_owned();
                 lines.push(line.replace(r#""time":"1970-01-01T00:00:00.000Z","connection":"#, ""));
@@ -333,6 +358,40 @@ mod tests {
                 r#"{"b","method":"tools/call","name":"y","server":"of y","outcome":"ok","ms":2.5,"bytes":9999}"#,
             ]
         );
+    }
+
+    #[test]
+    fn a_request_whose_message_was_rejected_ends() {
+        let mut log = AccessLog::new(Box::new(|_, _| None));
+        let mut lines = Vec::new();
+        let mut add = |kind| {
+            let event = Event { at: SystemTime::UNIX_EPOCH, since: Instant::now(), kind };
+            log.add(&event, &Mask::new(Vec::new()), &mut |line| lines.push(line.as_str().to_owned()));
+        };
+        add(EventKind::Frame(CopiedFrame {
+            server: None,
+            side: Side::Client,
+            connection: "session-1".to_owned(),
+            principal: None,
+            direction: Direction::Received,
+            bytes: br#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#.to_vec(),
+            cut: None,
+        }));
+        let rejected = || {
+            EventKind::Rejected(Rejected {
+                method: "POST".to_owned(),
+                path: "/mcp".to_owned(),
+                status: 503,
+                reason: None,
+                message: Some(("session-1".to_owned(), "\"a\"".to_owned())),
+            })
+        };
+        add(rejected());
+        // A second rejection of the same request has no message to end.
+        add(rejected());
+        let [ended, unknown] = &*lines else { panic!("{lines:?}") };
+        assert!(ended.contains(r#""method":"ping","outcome":"rejected 503","ms":"#), "{ended}");
+        assert!(unknown.contains(r#""http":"POST /mcp","outcome":"rejected 503"}"#), "{unknown}");
     }
 
     #[test]

@@ -15,16 +15,17 @@ use rustix::fs::{Mode, OFlags};
 use tinymcp::json::Writer;
 use tinymcp::{Direction, stderr};
 
-use super::{Copied, Side};
+use super::{CopiedFrame, Side};
 use crate::Result;
 use crate::mask::{Mask, shortened};
 use crate::serve::log;
+use crate::timestamp::timestamp;
 
-/// Bytes of the longest frame that is written whole.
+/// Maximum number of bytes of a frame that is written whole.
 pub(super) const LINE: usize = 64 << 10;
-/// Bytes of text that is not JSON.
+/// Maximum number of bytes of text that is not JSON.
 const TEXT: usize = 200;
-/// Bytes that are collected for one write.
+/// Number of bytes that are collected for one write.
 const BUFFER: usize = 64 << 10;
 
 /// Destination of a log.
@@ -105,8 +106,8 @@ fn open(target: &Target) -> Result<Option<File>> {
     }
 }
 
-/// A frame as a line.
-pub(super) fn frame_line(at: SystemTime, frame: &Copied, mask: &Mask) -> Writer {
+/// Returns a frame as a line.
+pub(super) fn frame_line(at: SystemTime, frame: &CopiedFrame, mask: &Mask) -> Writer {
     let mut w = Writer::new();
     w.begin_object().key("time").string(&time(at));
     let (side, connection) = match frame.side {
@@ -134,7 +135,7 @@ pub(super) fn frame_line(at: SystemTime, frame: &Copied, mask: &Mask) -> Writer 
         }
         (None, Err(error)) => {
             w.key("bytes").u64(frame.bytes.len() as u64).key("invalid").string(&error.to_string());
-            // Names of members cannot be recognized in JSON that cannot be parsed.
+            // In malformed JSON, member names cannot be recognized, so nothing could be masked.
             if !matches!(frame.bytes.trim_ascii_start().first(), Some(b'{' | b'[' | b'"')) {
                 w.key("text").string(&shortened(&mask.text(&String::from_utf8_lossy(&frame.bytes)), TEXT));
             }
@@ -144,26 +145,10 @@ pub(super) fn frame_line(at: SystemTime, frame: &Copied, mask: &Mask) -> Writer 
     w
 }
 
-/// A point in time as RFC 3339 has it, in UTC with milliseconds.
+/// Returns a point in time in the format of RFC 3339, in UTC with milliseconds.
 pub(super) fn time(at: SystemTime) -> String {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let (seconds, millis) = (since.as_secs(), since.subsec_millis());
-    let (year, month, day) = date(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
-/// Year, month and day of a number of days since 1970-01-01.
-fn date(days: u64) -> (u64, u64, u64) {
-    // Years begin in March, so that a leap day is the last day of a year. Day 0 is 0000-03-01.
-    let day = days + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (era * 400 + year + next, month, day)
+    timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -171,21 +156,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-
-    #[test]
-    fn times_are_those_of_rfc_3339() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00.007Z"),
-            (951_782_399, "2000-02-28T23:59:59.007Z"),
-            (951_868_799, "2000-02-29T23:59:59.007Z"),
-            (951_868_800, "2000-03-01T00:00:00.007Z"),
-            (4_107_542_399, "2100-02-28T23:59:59.007Z"),
-            (4_107_542_400, "2100-03-01T00:00:00.007Z"),
-            (1_785_283_200, "2026-07-29T00:00:00.007Z"),
-        ] {
-            assert_eq!(time(UNIX_EPOCH + Duration::from_millis(seconds * 1000 + 7)), text);
-        }
-    }
 
     #[test]
     fn a_log_must_be_a_regular_file() {
@@ -199,7 +169,7 @@ mod tests {
         let line = |bytes: &[u8], cut| {
             let connection = "one".to_owned();
             let (side, direction) = (Side::Server, Direction::Received);
-            let frame = Copied {
+            let frame = CopiedFrame {
                 side,
                 connection,
                 server: None,

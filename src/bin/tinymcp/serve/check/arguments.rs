@@ -12,7 +12,7 @@ use super::shell;
 /// Programs whose operands are an expression: `--` does not end it, and it also has [`OPERATORS`].
 pub(super) const EXPRESSIONS: &str = "find test [ expr";
 
-/// Texts that a program of [`EXPRESSIONS`] does not read as a value: `find !` lists other files.
+/// Texts that a program of [`EXPRESSIONS`] reads as operators: `find !` lists other files.
 const OPERATORS: [&str; 4] = ["!", "(", ")", ","];
 
 /// Programs, and their options that take the next argument as their value, also if it begins with
@@ -53,7 +53,8 @@ impl<'t> Arguments<'t> {
         self.get(name).is_none_or(|property| accepts(property, OPERATORS))
     }
 
-    /// The way to exclude values that begin with a dash, or that are a part of an expression.
+    /// Returns advice on how to exclude values that begin with a dash, or that are a part of an
+    /// expression.
     fn exclusion(&self, name: &str, in_expression: bool) -> String {
         let pattern = if in_expression { "^[^-!(),]" } else { "^[^-]" };
         let kind = |value: Option<Value<'t>>| value?.get("type")?.as_str();
@@ -124,14 +125,15 @@ pub(super) fn check(tool: &ToolDefinition, warn: &mut dyn FnMut(String)) {
     }
 }
 
-/// Warning of a value that a program may read as an option, with the cures in the order of their
-/// use: a script of the author does not end its options at `--` by itself.
+/// Returns the warning about a value that a program may read as an option, with the corrections,
+/// the best one first. For a script of the author, `--` comes last: a script does not handle it by
+/// itself.
 fn option_message(at: usize, placeholder: &str, exclusion: &str, before: &[&str]) -> String {
     let program = before.first().copied().unwrap_or_default();
     let start = format!("argument {at} of the command line begins with {placeholder}, whose value may");
     if words::has(EXPRESSIONS, script::name(program)) {
         return format!(
-            "{start} be `!` or begin with `-`; {} reads it as a part of its expression, also behind \"--\": put a \
+            "{start} be `!` or begin with `-`; {} reads it as a part of its expression, also after \"--\": put a \
              fixed text in front of it, such as \"./{placeholder}\", or {exclusion}",
             script::name(program)
         );
@@ -154,7 +156,8 @@ fn option_message(at: usize, placeholder: &str, exclusion: &str, before: &[&str]
     format!("{start} begin with `-` and be read as an option: {}", cures.join(", or "))
 }
 
-/// Index of the program in a command line, after `sudo`, `env`, `timeout 5` and the like.
+/// Returns the index of the program in a command line, after `sudo`, `env`, `timeout 5` and the
+/// like.
 pub(super) fn command(words: &[&str]) -> usize {
     let is_known = |word: &&str| {
         let name = script::name(word);

@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::super::read::reason;
+use super::super::read::{reason, script};
 use super::super::tool::find_program;
+
+/// Maximum number of bytes of a script that are read.
+const MAX_SCRIPT: u64 = 1 << 20;
 
 /// Finds a program as the system does: a name without `/` is searched in PATH.
 ///
 /// # Errors
-/// It does not exist or cannot be executed; the message has a correction.
+/// The program does not exist or cannot be executed; the message has a correction.
 pub(crate) fn find(program: &str) -> Result<PathBuf, String> {
     if program.contains('/') {
         let path = PathBuf::from(program);
@@ -56,6 +59,21 @@ fn first_line(path: &Path) -> Option<Vec<u8>> {
     let end = start.iter().position(|b| *b == b'\n').unwrap_or(start.len());
     start.truncate(end);
     Some(start)
+}
+
+/// Returns whether a file is a shell script that gets `--` as an ordinary argument: no code in it
+/// skips `--`. A file is a shell script by its first line, or because a shell runs it.
+pub(super) fn reads_dashes(path: &Path, has_shell: bool) -> bool {
+    let line = first_line(path).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line);
+    let mut words = line.strip_prefix("#!").unwrap_or_default().split_whitespace();
+    if !has_shell && !words.any(script::is_shell) {
+        return false;
+    }
+    let mut text = String::new();
+    let file = std::fs::File::open(path).ok();
+    file.and_then(|file| file.take(MAX_SCRIPT).read_to_string(&mut text).ok()).is_some()
+        && !["getopt", "shift", "--"].iter().any(|word| text.contains(word))
 }
 
 /// Checks the line `#!INTERPRETER` of a script.

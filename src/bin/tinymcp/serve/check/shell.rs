@@ -20,9 +20,10 @@ pub(super) struct Parameter {
     pub(super) is_list: bool,
     /// A number, a boolean or a text that the author chose.
     pub(super) is_plain: bool,
-    /// The way to exclude values that begin with a dash, if it may have one.
+    /// Advice on how to exclude values that begin with a dash, if such values are accepted.
     pub(super) exclusion: Option<String>,
-    /// The same for programs of [`EXPRESSIONS`], which have more texts to exclude.
+    /// Like `exclusion`, for programs of [`EXPRESSIONS`], for which operators must be excluded,
+    /// too.
     pub(super) exclusion_in_expression: Option<String>,
 }
 
@@ -43,7 +44,7 @@ pub(super) fn check(text: &str, values: &[Parameter], warn: &mut dyn FnMut(Strin
     if is_command("eval") {
         warn("eval in the script runs its arguments as code: write the commands without it".to_owned());
     }
-    // Afterwards $1 is another value.
+    // `shift` and `set` change the value of $1.
     let moves = is_command("shift") || is_command("set");
     let values = values.get(1..).unwrap_or_default();
     let used = commands.iter().flat_map(|c| &c.words).flat_map(|word| &word.uses);
@@ -51,7 +52,7 @@ pub(super) fn check(text: &str, values: &[Parameter], warn: &mut dyn FnMut(Strin
     let is_fixed = !moves && values.iter().all(|value| !value.is_list);
     if is_fixed && last as usize > values.len() {
         warn(format!(
-            "${last} of the script has no value: {} behind \"sh\" in the command line",
+            "${last} of the script has no value: {} after \"sh\" in the command line",
             super::counted(values.len(), "value")
         ));
     }
@@ -63,7 +64,7 @@ pub(super) fn check(text: &str, values: &[Parameter], warn: &mut dyn FnMut(Strin
     }
 }
 
-/// Names of the parameters and variables that hold this value.
+/// Returns the names of the parameters and variables that hold this value.
 fn names(commands: &[Command], number: usize, is_any: bool) -> Vec<String> {
     let mut names = vec!["@".to_owned()];
     if is_any {
@@ -72,7 +73,7 @@ fn names(commands: &[Command], number: usize, is_any: bool) -> Vec<String> {
     } else {
         names.push(number.to_string());
     }
-    // Each round follows an assignment.
+    // Each round follows one more assignment of the value.
     for _ in 0..8 {
         let before = names.len();
         for command in commands {
@@ -96,7 +97,7 @@ fn names(commands: &[Command], number: usize, is_any: bool) -> Vec<String> {
     names
 }
 
-/// Name and words of the program of a command, without reserved words and assignments.
+/// Returns name and words of the program of a command, without reserved words and assignments.
 fn program(command: &Command) -> (&str, &[Word]) {
     let is_prefix =
         |word: &&Word| word.variable().is_some() || word.uses.is_empty() && has(PREFIXES, &word.text);
@@ -147,7 +148,7 @@ impl Usage<'_> {
         read.into_iter().for_each(warn);
     }
 
-    /// A program that runs the value as code.
+    /// Returns the program of a command that runs the value as code.
     fn code(&self, outer: &Command) -> Option<String> {
         let (name, words) = program(outer);
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
@@ -161,7 +162,7 @@ impl Usage<'_> {
         Some(interpreter.map_or(name, |program| script::name(program)).to_owned())
     }
 
-    /// A parameter without double quotes.
+    /// Returns a parameter that is not in double quotes.
     fn unquoted(&self, command: &Command) -> Option<String> {
         let (name, words) = program(command);
         // The shell does not split these.
@@ -170,7 +171,7 @@ impl Usage<'_> {
         words.flat_map(|word| word.uses(self.names)).find(|one| !one.is_quoted).map(|one| one.name.clone())
     }
 
-    /// A parameter that a program may read as an option.
+    /// Returns a parameter that a program may read as an option, and the program.
     fn option(&self, outer: &Command) -> Option<(String, String)> {
         let (name, words) = program(outer);
         if has(HARMLESS, name) {

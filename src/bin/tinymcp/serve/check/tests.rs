@@ -48,7 +48,7 @@ fn tool(members: &str) -> String {
 fn files_without_problems_have_no_warnings() {
     let text = r#"{
         "tools": {
-            "a": {"description": "First tool", "run": ["./script", "--", "{x}"], "input": {"x": "string - text"},
+            "a": {"description": "First tool", "run": ["./script", "{x}"], "input": {"x": "a|b - text"},
                   "sandbox": {"read": ["system", "."], "net": true}},
             "b": {"description": "Second tool", "run": ["sh", "-c", "echo \"$1\"", "sh", "{x}"], "input": {"x": "string - text"}}
         },
@@ -87,7 +87,7 @@ fn warnings_name_the_cure() {
             r#""run": ["cat"], "sandbox": {"read": ["system", "/no/such"]}"#,
             "sandbox: /no/such does not exist",
         ),
-        (r#""run": ["cat"], "sandbox": {}"#, "/cat be read: add \"system\" to `read`"),
+        (r#""run": ["cat"], "sandbox": {}"#, "/cat: add \"system\" to `read`"),
         (r#""run": ["python3", "none.py"]"#, "script none.py: does not exist"),
         (
             r#""run": ["env", "bash", "none.sh", "{x}"], "input": {"x": "a|b"}"#,
@@ -127,11 +127,11 @@ fn scripts_outside_of_the_sandbox_are_reported() {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }
         let mut found = folder.warnings();
-        found.retain(|warning| warning.contains("be read"));
+        found.retain(|warning| warning.contains("does not allow reading"));
         let expected = match expected {
             "" => Vec::new(),
             path => vec![format!(
-                "f.json:1: /tools/t: the sandbox does not let {path} be read: add \"{path}\" to `read`"
+                "f.json:1: /tools/t: the sandbox does not allow reading {path}: add \"{path}\" to `read`"
             )],
         };
         assert_eq!(found, expected, "{members}");
@@ -159,9 +159,43 @@ fn interpreters_of_scripts_are_searched() {
 }
 
 #[test]
+fn dashes_before_the_values_of_a_shell_script_are_reported() {
+    for (run, script, reported) in [
+        (r#"["./x", "--", "{x}"]"#, "#!/bin/sh\necho \"$1\"\n", true),
+        (r#"["./x", "--", "{x}"]"#, "#!/usr/bin/env bash\necho \"$1\"\n", true),
+        (r#"["sh", "./x", "--", "{x}"]"#, "echo \"$1\"\n", true),
+        (r#"["./x", "{x}"]"#, "#!/bin/sh\necho \"$1\"\n", false),
+        (r#"["./x", "--", "{x}"]"#, "#!/bin/sh\nwhile getopts a o; do :; done\n", false),
+        (r#"["./x", "--", "{x}"]"#, "#!/bin/sh\n[ \"$1\" != -- ] || shift\n", false),
+        (r#"["./x", "--", "{x}"]"#, "#!/usr/bin/env python3\nprint(1)\n", false),
+        (r#"["python3", "./x", "--", "{x}"]"#, "print(1)\n", false),
+        (r#"["rm", "--", "{x}"]"#, "#!/bin/sh\n", false),
+    ] {
+        let text = tool(&format!("\"run\": {run}, \"input\": {{\"x\": \"string\"}}"));
+        let folder = Folder::new("dashes", &text);
+        let path = folder.0.join("x");
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let found = folder.warnings();
+        let is_reported = found.iter().any(|warning| warning.contains("the script gets `--`"));
+        assert_eq!(is_reported, reported, "{run} {script:?}: {found:?}");
+    }
+}
+
+#[test]
+fn arguments_that_a_prompt_does_not_use_are_reported() {
+    let text = r#"{"prompts": {"p": {"file": "prompt.md", "arguments": ["x", "y", "z"]}}}"#;
+    let folder = Folder::new("prompt", text);
+    fs::write(folder.0.join("prompt.md"), "About {x} and {?z}, not {{y}}").unwrap();
+    let expected =
+        "f.json:1: /prompts/p: prompt.md: the argument `y` is not used: write {y}, or remove it".to_owned();
+    assert_eq!(folder.warnings(), [expected]);
+}
+
+#[test]
 fn a_file_that_serves_nothing_is_reported() {
     let found = Folder::new("nothing", "{}").warnings();
-    assert_eq!(found, ["f.json: nothing is served: add `tools`, `resources` or `prompts`"]);
+    assert_eq!(found, ["f.json: nothing is served: add `tools`, `resources`, `prompts` or `skills`"]);
     let found =
         Folder::new("something", r#"{"resourceTemplates": {"b://{x}": {"file": "{x}.json"}}}"#).warnings();
     assert_eq!(found, [""; 0]);
@@ -318,6 +352,9 @@ const INVALID: &[&str] = &[
     r#"{"resources": {"a://b": {"file": "x", "mimeType": "text"}}}"#,
     r#"{"resourceTemplates": {"a://{b}": {}}}"#,
     r#"{"resourceTemplates": {"a://{b}": {"file": "x"}}}"#,
+    r#"{"skills": ["skills"]}"#,
+    r#"{"skills": ""}"#,
+    r#"{"skills": "~/skills"}"#,
     r#"{"prompts": {"p": {}}}"#,
     r#"{"prompts": {"p": {"file": "x", "arguments": {}}}}"#,
     r#"{"prompts": {"p": {"file": "x", "arguments": ["a b"]}}}"#,
@@ -376,6 +413,9 @@ fn the_examples_have_no_problems_but_missing_programs() {
         let text = fs::read(&path).unwrap();
         let doc = Doc::parse(without_comments(&text)).unwrap();
         assert_eq!(Schema::parse(FILE_SCHEMA).unwrap().check_all(doc.root(), 10), []);
+        if cfg!(not(feature = "skills")) && doc.root().get("skills").is_some() {
+            continue;
+        }
         let definition = read::definition(std::slice::from_ref(&path));
         let definition = definition.unwrap_or_else(|problems| panic!("{problems:?}"));
         // Programs and kernels differ between machines.
@@ -385,9 +425,9 @@ fn the_examples_have_no_problems_but_missing_programs() {
         faults.extend(warnings.map(|warning| warning.to_string()));
         #[cfg(feature = "lint")]
         {
-            use tinymcp::lint::{Choice, check_with};
+            use tinymcp::lint::{Options, check_with};
             let tools: Vec<tinymcp::Tool> = definition.tools.iter().map(|tool| tool.tool.clone()).collect();
-            let report = check_with(&tools, &Choice::new().rules("all").unwrap());
+            let report = check_with(&tools, &Options::new().rules("all").unwrap());
             faults.extend(report.findings.iter().map(|finding| finding.to_string()));
         }
     }

@@ -130,7 +130,7 @@ fn is_expanded(text: &str) -> bool {
     is_home || is_command || variables(text).any(|name| name != "ENV")
 }
 
-/// The names in capital letters behind `$` or `${`.
+/// Returns the names in capital letters after `$` or `${`.
 fn variables(text: &str) -> impl Iterator<Item = &str> {
     text.split('$').skip(1).filter_map(|rest| {
         let rest = rest.strip_prefix('{').unwrap_or(rest);

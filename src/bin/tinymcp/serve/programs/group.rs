@@ -5,12 +5,12 @@
 //!
 //! # Processes that leave the group
 //! A process that calls `setsid` or `setpgid`, as `timeout` and daemons do, is not reached by the
-//! signals to its group. On Linux this process is the reaper of its orphans, and each program has a
-//! variable [`MARK`] of its own, which its children inherit. After the end of a group, the orphans
-//! with its mark are killed and reaped. Orphans without a readable mark are killed when no program
-//! runs, unless they may have another origin: this process is process 1, or it had children at the
-//! first start of a program. Those children are never touched. This needs
-//! `/proc/PID/task/PID/children`, which some kernels lack.
+//! signals to its group. On Linux this process is the reaper of its orphans, and each program has
+//! its own value of the variable [`MARK`], which its children inherit. After the end of a group,
+//! the orphans with its mark are killed and reaped. Orphans without a readable mark are killed when
+//! no program runs, except in two cases, in which they may have another origin: this process is
+//! process 1, or it had children at the first start of a program. Children from before that start
+//! are never killed. This needs `/proc/PID/task/PID/children`, which some kernels lack.
 //!
 //! # Death of this process
 //! After SIGKILL this process cannot kill the programs. They read the end of their input, and
@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -30,11 +30,13 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, kill_process_group, waitid,
 };
 
+use crate::mutex::lock;
+
 /// Variable that marks a program and its children.
 pub(crate) const MARK: &str = "TINYMCP_CALL";
 
 /// Time for a killed process to exit; only the kernel can delay it.
-const KILLED: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest poll interval where the system does not notify of an exit.
 const POLL_EXIT: Duration = Duration::from_millis(10);
 
@@ -70,7 +72,7 @@ impl Processes {
         for pid in &table.live {
             signal(*pid, Signal::KILL);
         }
-        let deadline = Instant::now() + KILLED;
+        let deadline = Instant::now() + KILL_TIMEOUT;
         while !table.live.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -80,12 +82,12 @@ impl Processes {
         }
     }
 
-    /// Set by [`Processes::stop`].
+    /// Returns whether [`Processes::stop`] was called.
     pub(crate) fn stopped(&self) -> bool {
         lock(&self.table).stopped
     }
 
-    /// Number of running groups.
+    /// Returns the number of running groups.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         lock(&self.table).live.len()
@@ -167,7 +169,8 @@ impl Group {
         Ok((group, pipes))
     }
 
-    /// Descriptor that is readable when the program has exited, if the system supports this.
+    /// Returns the descriptor that is readable when the program has exited, if the system supports
+    /// this.
     pub(crate) fn exit(&self) -> Option<&OwnedFd> {
         self.exit.as_ref()
     }
@@ -219,7 +222,7 @@ impl Group {
     /// Kills what is left of the group and reaps the program. Returns its exit status.
     pub(crate) fn end(&mut self) -> Option<ExitStatus> {
         self.signal(Signal::KILL);
-        self.wait(KILLED);
+        self.wait(KILL_TIMEOUT);
         if let Some(child) = self.child.take() {
             // Before the group leaves the table: `Processes::stop` waits for that.
             strays::ended(&self.mark, self.pid);
@@ -253,12 +256,7 @@ pub(crate) fn timespec(time: Duration) -> Timespec {
     }
 }
 
-/// Locks a mutex, also after a panic: its state is consistent wherever a panic can happen.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Orphans of ended groups.
+/// Processes that left the group of their program, and the marks of running programs.
 #[cfg(target_os = "linux")]
 mod strays {
     use std::fs;
@@ -266,19 +264,20 @@ mod strays {
 
     use rustix::process::{getpid, set_child_subreaper};
 
+    use super::waitid;
     use super::{Duration, Errno, Instant, MARK, Mutex, Pid, Signal, WaitId, WaitIdOptions, kill_process};
-    use super::{lock, waitid};
+    use crate::mutex::lock;
 
-    /// Held for short times only: each start and end of a program needs it.
+    /// Locked for short times only: each start and end of a program needs it.
     static KNOWN: Mutex<Known> =
         Mutex::new(Known { running: Vec::new(), ending: Vec::new(), earlier: Vec::new(), stuck: Vec::new() });
     static NEXT: AtomicU64 = AtomicU64::new(0);
     /// This process is the reaper of orphans.
     static REAPER: AtomicBool = AtomicBool::new(false);
-    /// Time for killed orphans, and those that these leave, to exit. On a busy machine they wait
-    /// for a processor to do so.
-    const KILLED: Duration = Duration::from_secs(5);
-    /// Longest time between two looks at killed orphans.
+    /// Time for killed orphans and their own orphans to exit. On a busy machine they may wait for a
+    /// processor first.
+    const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+    /// Longest interval between two checks of killed orphans.
     const PAUSE: Duration = Duration::from_millis(10);
 
     struct Known {
@@ -286,9 +285,10 @@ mod strays {
         running: Vec<(String, Option<Pid>)>,
         /// Leaders that have exited and are not reaped yet.
         ending: Vec<Pid>,
-        /// Children from before the first mark: this process replaced the one that started them.
+        /// Children that existed before the first mark: the program that was this process before
+        /// `exec` started them.
         earlier: Vec<Pid>,
-        /// Orphans that did not exit in [`KILLED`]. Nothing waits for them again.
+        /// Orphans that did not exit in [`KILL_TIMEOUT`]. Nothing waits for them again.
         stuck: Vec<Pid>,
     }
 
@@ -310,7 +310,7 @@ mod strays {
         mark
     }
 
-    /// The program with this mark did not start.
+    /// Removes the mark of a program that did not start.
     pub(super) fn forget(mark: &str) {
         lock(&KNOWN).remove(mark);
     }
@@ -321,7 +321,7 @@ mod strays {
         }
     }
 
-    /// The leader has exited: kills and reaps its orphans, and the orphans of these.
+    /// Kills and reaps the orphans of a program whose leader has exited, and their own orphans.
     pub(super) fn ended(mark: &str, leader: Pid) {
         let mut known = lock(&KNOWN);
         known.remove(mark);
@@ -332,7 +332,7 @@ mod strays {
         }
         // Bounded, because a program may start processes faster than they are killed, and only the
         // kernel can end a process that waits for a device.
-        let deadline = Instant::now() + KILLED;
+        let deadline = Instant::now() + KILL_TIMEOUT;
         let mut pause = Duration::from_micros(100);
         loop {
             let strays = kill_strays();
@@ -351,15 +351,15 @@ mod strays {
         }
     }
 
-    /// The leader is reaped.
+    /// Removes a leader that has been reaped.
     pub(super) fn left(leader: Pid) {
         lock(&KNOWN).ending.retain(|ending| *ending != leader);
     }
 
     struct Strays {
-        /// Those that are killed and have not exited.
+        /// Killed processes that have not exited.
         left: Vec<Pid>,
-        /// Some had exited. They may have left children.
+        /// Some processes had exited. They may have left children.
         reaped: bool,
     }
 

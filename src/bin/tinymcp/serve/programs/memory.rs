@@ -1,15 +1,16 @@
 //! Memory of the outputs that programs write, shared by all calls.
 //!
-//! Counts the bytes of standard output that a call keeps beyond [`UNCOUNTED`]. Does not count the
-//! lines of workers, nor results, which take up to eight times their bytes until they are sent.
+//! Counts the bytes of standard output that a call holds beyond [`UNCOUNTED`]. Lines of workers are
+//! not counted, and neither are results, which take up to eight times their size until they are
+//! sent.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of the outputs of all calls that run: the largest `outputLimit` with its rest, and a
-/// reserve.
+/// Maximum number of counted bytes of all running calls: the largest `outputLimit` with its rest,
+/// and a reserve.
 pub(super) const OUTPUT_BYTES: usize = 20 << 20;
-/// Bytes of each output that need no reservation: the default `outputLimit`, so that no call can
-/// leave the others without any output.
+/// Number of bytes of each output that are not counted: the default `outputLimit`, so that no call
+/// can leave the others without any output.
 const UNCOUNTED: usize = 64 << 10;
 
 pub(super) static OUTPUTS: Memory = Memory::new(OUTPUT_BYTES, UNCOUNTED);
@@ -17,7 +18,7 @@ pub(super) static OUTPUTS: Memory = Memory::new(OUTPUT_BYTES, UNCOUNTED);
 /// Memory for outputs.
 pub(super) struct Memory {
     free: AtomicUsize,
-    /// Bytes that each output may have besides.
+    /// Number of bytes of each output that are not counted.
     uncounted: usize,
 }
 
@@ -26,7 +27,7 @@ impl Memory {
         Memory { free: AtomicUsize::new(bytes), uncounted }
     }
 
-    /// A reservation for an empty output.
+    /// Returns a reservation for an empty output.
     pub(super) fn reservation(&'static self) -> Reservation {
         Reservation { memory: self, bytes: 0 }
     }

@@ -11,7 +11,7 @@
 //! Another exit status, a signal or a timeout is a result with `isError`: the status and the end of
 //! standard error, or of standard output if there is no standard error.
 //!
-//! Text beyond `outputLimit` is cut at a character and counted in a block of its own. JSON and
+//! Text beyond `outputLimit` is cut at a character and counted in a separate block. JSON and
 //! media are not cut: longer output is an error. With `"rest": "link"` the rest of a text, up to
 //! [`REST`] bytes, can be read as a resource; the last [`RESTS`] of them are kept.
 //!
@@ -27,22 +27,22 @@ use std::time::{Duration, Instant};
 use tinymcp::json::{Doc, Value};
 use tinymcp::{Content, Resource, ResourceContents, ToolOutput};
 
-use super::group::lock;
 use super::memory::{OUTPUT_BYTES, OUTPUTS, Reservation};
 use super::process::{Caller, Finished};
+use crate::mutex::lock;
 use crate::serve::definition::Output;
 
-/// Bytes of a linked rest.
+/// Maximum number of bytes of a linked rest.
 pub(crate) const REST: usize = 1 << 20;
-/// Number of linked rests of all tools.
+/// Maximum number of linked rests of all tools.
 pub(crate) const RESTS: usize = 16;
-/// Bytes of the end of an output that an error shows.
-const TAIL: usize = 4 << 10;
-/// Bytes of invalid JSON that an error shows.
-const SHOWN: usize = 200;
-/// Bytes of a line in a progress message.
+/// Maximum number of bytes of the end of an output that an error shows.
+const TAIL_BYTES: usize = 4 << 10;
+/// Maximum number of bytes of invalid JSON that an error shows.
+const SHOWN_BYTES: usize = 200;
+/// Maximum number of bytes of a line in a progress message.
 const MESSAGE: usize = 4 << 10;
-/// Progress messages of a call in one second. Lines beyond are only counted.
+/// Maximum number of progress messages of a call in one second. Further lines are only counted.
 const MESSAGES: u32 = 1000;
 
 /// The last bytes of a stream.
@@ -54,22 +54,22 @@ pub(crate) struct Tail {
 
 impl Tail {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        let new = bytes.len().saturating_sub(TAIL);
+        let new = bytes.len().saturating_sub(TAIL_BYTES);
         self.cut |= new > 0;
         self.bytes.extend_from_slice(bytes.get(new..).unwrap_or_default());
         // Cut rarely: each cut moves the whole tail.
-        if self.bytes.len() > 4 * TAIL {
+        if self.bytes.len() > 4 * TAIL_BYTES {
             self.shorten();
         }
     }
 
     fn shorten(&mut self) {
-        let old = self.bytes.len().saturating_sub(TAIL);
+        let old = self.bytes.len().saturating_sub(TAIL_BYTES);
         self.cut |= old > 0;
         self.bytes.drain(..old);
     }
 
-    /// The text without surrounding white space; `…` stands for what was cut.
+    /// Returns the text without surrounding white space; `…` replaces the part that was cut.
     pub(crate) fn text(mut self) -> String {
         self.shorten();
         let start =
@@ -84,10 +84,10 @@ impl Tail {
 pub(crate) struct Capture {
     /// The beginning of the output, or of its last block of lines.
     bytes: Vec<u8>,
-    /// Most bytes to keep. Without memory for more, the limit falls to what was kept, so that the
-    /// output has no gap.
+    /// Largest number of bytes to keep. If memory runs out, it falls to the number of bytes kept so
+    /// far, so that the output has no gap.
     most: usize,
-    /// `most` while there is memory.
+    /// Value of `most` while there is memory.
     limit: usize,
     reserved: Reservation,
     /// Bytes that were read and not kept.
@@ -114,7 +114,7 @@ struct Lines {
 }
 
 impl Capture {
-    /// Captures for this kind of output, up to `most` bytes.
+    /// Creates a capture for this kind of output, of up to `most` bytes.
     pub(crate) fn new(output: &Output, most: usize) -> Capture {
         let lines = || Lines {
             line: Vec::new(),
@@ -172,7 +172,7 @@ impl Capture {
         }
     }
 
-    /// The output has ended.
+    /// Handles the end of the output.
     pub(crate) fn finish(&mut self, caller: &mut dyn Caller) {
         if self.lines.as_ref().is_some_and(|lines| !lines.line.is_empty() || lines.dropped > 0) {
             self.end_line(caller);
@@ -214,7 +214,7 @@ impl Capture {
         self.reserved.shrink(self.bytes.len());
     }
 
-    /// The end of the output for an error.
+    /// Returns the end of the output, for an error.
     fn end(self) -> String {
         if self.dropped > 0 {
             return self.tail.text();
@@ -281,7 +281,7 @@ pub(crate) struct Rules<'r> {
 }
 
 impl Rules<'_> {
-    /// Capture for [`Rules::result`].
+    /// Returns a capture for [`Rules::result`].
     pub(crate) fn capture(&self) -> Capture {
         let rest = if self.rests.is_some() { REST } else { 0 };
         // One character may cross the limit.
@@ -332,7 +332,7 @@ impl Rules<'_> {
         if cut == 0 {
             return output;
         }
-        let reason = if stdout.is_crowded() { ", the memory for outputs is occupied" } else { "" };
+        let reason = if stdout.is_crowded() { ", the memory for outputs is full" } else { "" };
         output = output.content(Content::text(format!("[cut: {cut} more bytes{reason}]")));
         let Some((rests, uri)) = self.rests.and_then(|rests| Some((rests, self.uri()?))) else {
             return output;
@@ -344,17 +344,17 @@ impl Rules<'_> {
             _ => format!("the first {} of {cut} bytes that were cut", kept.len()),
         };
         let link = Resource::new(uri, "rest of the output").description(description).mime_type("text/plain");
-        output.content(Content::link(link))
+        output.content(Content::resource_link(link))
     }
 
-    /// The result of a co-process that is a text.
+    /// Returns the result of a co-process that is a text.
     pub(crate) fn given_text(&self, text: &str) -> ToolOutput {
         let mut capture = self.capture();
         capture.keep(text.as_bytes(), capture.limit);
         self.text(&capture)
     }
 
-    /// The result of a co-process that is another value.
+    /// Returns the result of a co-process that is another value.
     pub(crate) fn given_json(&self, value: Value<'_>) -> ToolOutput {
         let length = value.raw().len();
         match self.check_length(length as u64) {
@@ -363,7 +363,7 @@ impl Rules<'_> {
         }
     }
 
-    /// The error of a co-process.
+    /// Returns the error of a co-process.
     pub(crate) fn failed(&self, text: &str) -> ToolOutput {
         let mut output = self.given_text(text);
         output.is_error = true;
@@ -413,7 +413,7 @@ fn json(bytes: &[u8]) -> ToolOutput {
     match Doc::parse(bytes) {
         Ok(doc) => ToolOutput::structured(doc.root().to_json()),
         Err(error) => {
-            let shown = bytes.get(..boundary(bytes, SHOWN)).unwrap_or_default();
+            let shown = bytes.get(..boundary(bytes, SHOWN_BYTES)).unwrap_or_default();
             let more = if shown.len() < bytes.len() { "…" } else { "" };
             let shown = String::from_utf8_lossy(shown);
             let (kind, at) = (error.kind(), error.offset());

@@ -1,8 +1,8 @@
 //! One process per call: pipes, timeout and cancellation.
 //!
 //! [`run`] starts a program and polls its pipes and its exit on the thread of the call; it needs no
-//! other thread. Standard output is captured up to a limit, the rest is read and counted. Of
-//! standard error the end is kept: for the result of a failed program, otherwise for the standard
+//! other thread. Standard output is captured up to a limit; the rest is read and counted. The end
+//! of standard error is stored: for the result of a failed program, otherwise for the standard
 //! error of the server.
 //!
 //! # End of a call
@@ -12,8 +12,8 @@
 //! | timeout, cancellation | SIGTERM to the group; SIGKILL after [`TERM`] |
 //! | [`Processes::stop`] | SIGKILL to the group |
 //!
-//! The grace period of shutdown is a cancellation when it is over. A program that closes its output
-//! still runs until it exits. Children that keep the output open do not prolong a call.
+//! When the grace period of a shutdown ends, the calls are cancelled. A program that closes its
+//! output still runs until it exits. Children that hold the output open do not prolong a call.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -44,11 +44,13 @@ pub(crate) const TERM: Duration = Duration::from_secs(2);
 pub(crate) const CHECK: Duration = Duration::from_millis(50);
 /// Longest time between two checks for the exit, without a descriptor for it.
 const CHECK_EXIT: Duration = Duration::from_millis(5);
-/// Bytes of one read. They are on the stack of each thread that handles calls, and stay resident.
+/// Number of bytes of one read. They are on the stack of each thread that handles calls, and stay
+/// resident.
 const CHUNK: usize = 4 << 10;
-/// Bytes of an argument that an error shows.
-const SHOWN: usize = 40;
-/// Reads of one pipe between two checks of everything else.
+/// Maximum number of bytes of an argument that an error shows.
+const SHOWN_BYTES: usize = 40;
+/// Maximum number of reads of one pipe between two checks of the other pipes, the exit and the
+/// call.
 const READS: usize = 16;
 
 /// The call that a program runs for.
@@ -73,7 +75,7 @@ impl Caller for Context<'_> {
 /// A program with its surroundings, ready to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Launch {
-    /// Absolute path, or the name of a program that was not found, which is never started.
+    /// Absolute path. For a program that was not found, its name; it is never started.
     pub(crate) program: OsString,
     /// Arguments without placeholders: all arguments of a worker.
     pub(crate) literals: Vec<OsString>,
@@ -109,7 +111,7 @@ pub(crate) struct Invocation {
     pub(crate) timeout: Duration,
 }
 
-/// Reason of ENOEXEC.
+/// Reason for the error ENOEXEC.
 const NO_FORMAT: &str =
     "not a program for this system, and it has no `#!` line; a script needs a first line such as #!/bin/sh";
 
@@ -185,7 +187,7 @@ struct Running {
     group: Group,
     pipes: Pipes,
     input: Vec<u8>,
-    /// Bytes of the input that are written.
+    /// Number of bytes of the input that have been written.
     written: usize,
     capture: Capture,
     stderr: Tail,
@@ -264,7 +266,7 @@ impl Running {
         }
     }
 
-    /// Reads the bytes that are now in the pipes. Later ones are of other processes.
+    /// Reads the bytes that are in the pipes now. Bytes that arrive later are from other processes.
     fn drain(&mut self, caller: &mut dyn Caller) {
         let Pipes { stdout, stderr, .. } = &mut self.pipes;
         let capture = &mut self.capture;
@@ -323,15 +325,16 @@ pub(crate) fn start_error(command: &Command, error: &io::Error) -> String {
     format!("cannot start the program {program:?}: {reason}")
 }
 
-/// Message for E2BIG: the system limits each argument, and all arguments and variables together.
+/// Returns the message for E2BIG: the system limits each argument, and all arguments and variables
+/// together.
 fn too_long(command: &Command) -> String {
     let arguments = || command.get_args().map(|argument| argument.as_encoded_bytes());
     let longest = arguments().max_by_key(|argument| argument.len()).unwrap_or_default();
     let all: usize = arguments().map(|argument| argument.len() + 1).sum();
-    // Linux: a fixed limit of 32 pages for one argument; the others have the limit for all only.
+    // Linux has a fixed limit of 32 pages for one argument. Other systems only limit the sum.
     let one = 32 * rustix::param::page_size() - 1;
     if cfg!(target_os = "linux") && longest.len() > one {
-        let start = String::from_utf8_lossy(longest.get(..SHOWN).unwrap_or(longest));
+        let start = String::from_utf8_lossy(longest.get(..SHOWN_BYTES).unwrap_or(longest));
         return format!(
             "the argument \"{start}…\" has {} bytes, the system accepts {one} in one argument; \
              `stdin` has no such limit",

@@ -15,15 +15,15 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tinymcp::stderr;
 
-use super::group::lock;
 use crate::escape::plain;
+use crate::mutex::lock;
 use crate::serve::run::spawn;
 
 /// Longest line; a longer one is written in parts.
 const LINE: usize = 8 << 10;
 /// Stack of the thread.
 const STACK: usize = 64 << 10;
-/// Bytes of one read.
+/// Number of bytes of one read.
 const CHUNK: usize = 4 << 10;
 
 /// Writes the lines of a tool to standard error.
@@ -47,14 +47,14 @@ pub(crate) fn write(tool: &str, text: &[u8]) {
 pub(crate) struct WorkerLog {
     /// Wakes the thread; `None` before it starts.
     wake: Mutex<Option<UnixStream>>,
-    /// Sources that the thread does not have yet.
+    /// Pipes that the thread has not taken over yet.
     new: Arc<Mutex<Vec<Source>>>,
 }
 
 struct Source {
     tag: String,
     pipe: File,
-    /// Called at the end of the pipe, mostly the end of the process.
+    /// Called at the end of the pipe, which is usually the end of the process.
     ended: Box<dyn Fn() + Send>,
     /// The line that has not ended.
     line: Vec<u8>,
@@ -104,26 +104,26 @@ fn follow(mut wake: UnixStream, new: &Mutex<Vec<Source>>) {
 }
 
 impl Source {
-    /// Passes on what is in the pipe. Returns `false` at its end.
+    /// Passes on the content of the pipe. Returns `false` at the end of the pipe.
     fn read(&mut self) -> bool {
         let mut chunk = [0; CHUNK];
         match self.pipe.read(&mut chunk) {
             Ok(0) => {
-                self.pass_on(true);
+                self.write_lines(true);
                 (self.ended)();
                 false
             }
             Ok(count) => {
                 self.line.extend_from_slice(chunk.get(..count).unwrap_or_default());
-                self.pass_on(self.line.len() > LINE);
+                self.write_lines(self.line.len() > LINE);
                 true
             }
             Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
         }
     }
 
-    /// Writes the complete lines, or everything.
-    fn pass_on(&mut self, everything: bool) {
+    /// Writes the complete lines, or all of the text.
+    fn write_lines(&mut self, everything: bool) {
         let whole = self.line.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let most = if everything { self.line.len() } else { whole };
         write(&self.tag, self.line.drain(..most).as_slice());

@@ -8,8 +8,10 @@
 //! |---|---|
 //! | `--read PATH`, `--write PATH` | grants; `system` stands for the paths in `SYSTEM` |
 //! | `--net` | the network is granted |
-//! | `--no-files`, `--no-namespace`, `--no-root` | not available; otherwise a failure is an error |
+//! | `--no-files`, `--no-namespace`, `--no-root` | a restriction that is not available is skipped |
 //! | `--probe` | the exit status shows which namespaces are available |
+//!
+//! Without its `--no-` option, a restriction that fails is an error.
 //!
 //! The dynamic loader runs in that process before the restrictions are applied. Variables such as
 //! `LD_PRELOAD` would let it execute code of the program, so each variable gets a prefix, which is
@@ -125,7 +127,8 @@ pub(crate) fn support() -> Support {
     Support { files: Level::None, net: Level::None, namespace: false, root: false }
 }
 
-/// Command that runs a program with these variables, inside a sandbox if there are grants.
+/// Returns the command that runs a program with these variables, inside a sandbox if there are
+/// grants.
 ///
 /// Restrictions that [`support`] lacks are omitted. The caller refuses to start where the
 /// definition requires them.
@@ -164,7 +167,8 @@ fn prefixed(name: &OsStr) -> OsString {
     prefixed
 }
 
-/// Variables of the program from those of the hidden command: those with the prefix, and the mark.
+/// Returns the variables of the program from those of the hidden command: those with the prefix,
+/// and the mark.
 #[cfg(target_os = "linux")]
 fn variables(own: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
     use std::os::unix::ffi::OsStrExt;
@@ -183,7 +187,7 @@ fn variables(own: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, 
     variables
 }
 
-/// Options of the hidden command.
+/// Returns the options of the hidden command.
 fn options(grants: &Grants, support: Support) -> Vec<OsString> {
     let mut options: Vec<OsString> = Vec::new();
     for (option, paths) in [("--read", &grants.read), ("--write", &grants.write)] {
@@ -244,8 +248,8 @@ fn path(option: &OsStr, value: Option<OsString>) -> Result<PathBuf> {
     Err(format!("{option:?} {path:?}: must be an absolute path"))
 }
 
-/// Keeps the descriptors that this process inherited from all programs that it starts, also from
-/// those without a sandbox. Called before any descriptor is opened.
+/// Prevents all programs that this process starts, with and without a sandbox, from inheriting the
+/// descriptors that this process inherited. Called before any descriptor is opened.
 pub(crate) fn close_inherited_at_exec() {
     #[cfg(target_os = "linux")]
     descriptors::close_at_exec();

@@ -13,7 +13,7 @@
 //!
 //! A process gets one call at a time. It starts when a call needs it and then stays, until SIGHUP
 //! or a change of a definition with its program. Tools with the same program, environment, folder
-//! and sandbox share their processes. Standard error goes to the standard error of the server, each
+//! and sandbox share their processes. Their standard error is written to that of the server, each
 //! line with the name of the tool that started the process.
 //!
 //! # Failures
@@ -23,15 +23,15 @@
 //! | invalid line, longer line than [`LINE`](exchange::LINE) | SIGKILL to the group |
 //! | end of the process or of its output | SIGKILL to the rest of the group |
 //!
-//! The call gets an error, and the next call starts a new process. A failed start, an invalid line
-//! and an end during a call make the next start wait: [`FIRST_PAUSE`], doubled each time up to
-//! [`LONGEST_PAUSE`]. A call waits at most [`PATIENCE`] for it, otherwise it fails at once. A
+//! The call gets an error, and the next call starts a new process. After a failed start, an invalid
+//! line or an end during a call, the next start waits: first for [`FIRST_PAUSE`], doubled each time
+//! up to [`MAX_PAUSE`]. A call that would wait for more than [`MAX_WAITED_PAUSE`] fails at once. A
 //! result or an `error` line resets the pause. A process that ends while it is idle is replaced.
 //!
 //! # Shutdown
 //! The input of the processes is closed and they get SIGTERM; SIGKILL follows after [`TERM`]. The
 //! last tool of a program may be dropped by any thread, such as the one that reads messages. So a
-//! thread of its own waits for the end of processes that no tool uses any longer.
+//! separate thread waits for the end of processes that no tool uses any longer.
 
 use std::process::Stdio;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -40,10 +40,11 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tinymcp::{ToolError, ToolOutput};
 
-use super::group::{Group, Pipes, Processes, lock};
+use super::group::{Group, Pipes, Processes};
 use super::output::{Rests, Rules, describe, seconds};
 use super::process::{CHECK, Caller, Launch, TERM, start_error};
 use super::program_log::WorkerLog;
+use crate::mutex::lock;
 use crate::serve::definition::{Output, ToolDefinition};
 use crate::serve::run::spawn;
 use crate::serve::tool::{WaitingPlaces, busy};
@@ -51,10 +52,11 @@ use crate::serve::tool::{WaitingPlaces, busy};
 /// Pause before a start after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause before a start.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Longest pause that a call waits for.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Checks for the exit of a process whose standard error has ended, and the time between them.
+const MAX_WAITED_PAUSE: Duration = Duration::from_secs(1);
+/// Maximum number of checks for the exit of a process whose standard error has ended, and the pause
+/// between two checks.
 const REAP_ATTEMPTS: u32 = 20;
 const REAP_PAUSE: Duration = Duration::from_millis(1);
 /// Stack of the thread that waits for processes to end.
@@ -134,7 +136,7 @@ fn wait_and_kill(workers: Vec<Worker>) {
     }
 }
 
-/// Body of the thread: waits for processes until there are no more.
+/// Body of the thread: waits until all processes have ended.
 fn wait_for_all(ending: &Mutex<Ending>) {
     loop {
         let workers = {
@@ -163,14 +165,15 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct State {
     idle: Vec<Worker>,
-    /// Calls of `renew`. Processes that were started before the last one are not used again.
+    /// Number of calls of `renew`. Processes that were started before the last call are not used
+    /// again.
     age: u32,
     /// Processes that are idle, in a call, or being started.
     live: usize,
-    /// Failures since the last response, and the last of them.
+    /// Number of failures since the last response, and the last failure.
     failures: u32,
     last: String,
-    /// Start of the next process at the earliest.
+    /// Earliest time at which the next process starts.
     start_at: Option<Instant>,
 }
 
@@ -216,11 +219,11 @@ impl Pool {
     }
 }
 
-/// A process that is reserved for one call. Dropping it ends the process.
+/// Process that is reserved for one call. Dropping the lease ends a process that was not returned.
 struct Lease<'p> {
     pool: &'p Pool,
     worker: Option<Worker>,
-    /// The process is not idle again.
+    /// The process counts as live here, because it was not returned to the idle ones.
     counted: bool,
 }
 
@@ -293,7 +296,7 @@ impl Pool {
         }
     }
 
-    /// Takes an idle process, starts one, or waits for one.
+    /// Reserves an idle process, starts a process, or waits until one is idle.
     fn lease(
         &self,
         caller: &dyn Caller,
@@ -323,7 +326,7 @@ impl Pool {
                     drop(state);
                     return self.start(&definition.tool.name, age);
                 }
-                if pause > PATIENCE {
+                if pause > MAX_WAITED_PAUSE {
                     let (failures, last, time) = (state.failures, &state.last, pause.as_secs() + 1);
                     return Err(ToolError::new(format!(
                         "the program failed {failures} times and is started again in {time} s at the earliest; \
@@ -336,7 +339,8 @@ impl Pool {
             if left.is_zero() {
                 return Err(busy(definition));
             }
-            // Other tools may have all processes. The calls of this one have waited before.
+            // Other tools may use all processes. The calls of this tool have already waited for its
+            // `concurrency`.
             if place.is_none() {
                 place = Some(places.take()?);
             }
@@ -404,7 +408,7 @@ impl Pool {
 
     fn failed(&self, reason: &str) {
         let mut state = lock(&self.state);
-        let pause = FIRST_PAUSE.saturating_mul(1 << state.failures.min(10)).min(LONGEST_PAUSE);
+        let pause = FIRST_PAUSE.saturating_mul(1 << state.failures.min(10)).min(MAX_PAUSE);
         state.failures = state.failures.saturating_add(1);
         state.start_at = Some(Instant::now() + pause);
         reason.clone_into(&mut state.last);

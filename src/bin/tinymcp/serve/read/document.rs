@@ -55,7 +55,7 @@ impl Document {
         Node { document: self, value, offset: value.offset(), pointer: String::new() }
     }
 
-    /// All objects with two members of the same name: the later member and the line of the first.
+    /// Returns all duplicate members of objects: the later member and the line of the first one.
     pub(super) fn duplicates(&self) -> Vec<(Node<'_>, usize)> {
         let mut found = Vec::new();
         let mut open = vec![self.root()];
@@ -128,7 +128,7 @@ impl<'d> Node<'d> {
         self.document
     }
 
-    /// The member with this name.
+    /// Returns the member with this name.
     pub(super) fn get(&self, name: &str) -> Option<Node<'d>> {
         // Skip the allocation of pointers for the other members.
         self.value.get(name)?;
@@ -152,7 +152,7 @@ impl<'d> Node<'d> {
         })
     }
 
-    /// The value at a JSON pointer below this one; this value if there is none.
+    /// Returns the value at a JSON pointer below this one, or this value if none exists there.
     pub(super) fn below(&self, pointer: &str) -> Node<'d> {
         match self.value.pointer(pointer) {
             Some(value) => Node {

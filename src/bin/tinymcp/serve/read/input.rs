@@ -103,7 +103,7 @@ impl<'t> Argument<'t> {
             None if behind.trim().is_empty() => {}
             None => {
                 return Err(format!(
-                    "unexpected text {:?} behind the default; expected {GRAMMAR}",
+                    "unexpected text {:?} after the default; expected {GRAMMAR}",
                     behind.trim()
                 ));
             }
@@ -144,7 +144,7 @@ impl<'t> Argument<'t> {
             return Err(format!("missing type; expected {GRAMMAR}"));
         }
         if word.ends_with('?') {
-            return Err("write `?` behind the name of an optional argument, not behind its type".to_owned());
+            return Err("write `?` after the name of an optional argument, not after its type".to_owned());
         }
         let foreign = FOREIGN.iter().find(|(other, _)| *other == word).map(|(_, ours)| *ours);
         Err(match foreign.or_else(|| nearest(word, &mut TYPES.split(' '))) {
@@ -160,7 +160,7 @@ impl<'t> Argument<'t> {
         if text.is_empty() {
             return Ok(());
         }
-        let error = || format!("unexpected text {text:?} behind the type; expected {GRAMMAR}");
+        let error = || format!("unexpected text {text:?} after the type; expected {GRAMMAR}");
         let (low, high) = text.split_once("..").ok_or_else(error)?;
         (self.low, self.high) = (low.trim(), high.trim());
         if self.low.is_empty() && self.high.is_empty() {
@@ -193,7 +193,7 @@ impl<'t> Argument<'t> {
         }
     }
 
-    /// The default as JSON. A string may do without quotes.
+    /// Returns the default as JSON. A string needs no quotes.
     fn value(&self, text: &str) -> Result<Json, String> {
         let is_text = !self.is_list && (self.kind == "string" || !self.choices.is_empty());
         if is_text && !text.starts_with('"') {
@@ -248,7 +248,7 @@ impl<'t> Argument<'t> {
     }
 }
 
-/// Offset of the quote that closes a JSON string.
+/// Returns the offset of the quote that closes a JSON string.
 fn closing_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.char_indices()
@@ -355,9 +355,9 @@ mod tests {
             ("number +1..2", "\"+1\" is not a valid bound"),
             ("string -1..2", "\"-1\" is not a valid length"),
             ("integer 1..8=5", "\"8=5\" is not a valid bound; expected TYPE"),
-            ("integer? 1..8", "write `?` behind the name"),
+            ("integer? 1..8", "write `?` after the name"),
             ("integer ..", "unexpected text \"..\""),
-            ("integer 5", "unexpected text \"5\" behind the type"),
+            ("integer 5", "unexpected text \"5\" after the type"),
             ("boolean 0..1", "a range has no meaning for boolean"),
             ("integer|string", "\"integer|string\" are types"),
             ("string|null", "are types"),
@@ -366,7 +366,7 @@ mod tests {
             ("a|b[]", "parentheses"),
             ("integer = four", "default \"four\": expected a number"),
             ("boolean = yes", "default \"yes\": expected true or false"),
-            ("string = \"a\" b", "unexpected text \"b\" behind the default"),
+            ("string = \"a\" b", "unexpected text \"b\" after the default"),
         ] {
             assert!(schema(text).contains(expected), "{text}: {}", schema(text));
         }

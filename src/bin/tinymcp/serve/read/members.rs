@@ -66,7 +66,7 @@ impl Problems {
         is_object
     }
 
-    /// A string without NUL, which neither programs nor paths can have.
+    /// Reads a string without NUL, which neither programs nor paths can contain.
     pub(super) fn string<'d>(&mut self, node: &Node<'d>) -> Option<&'d str> {
         let text = node.value.as_str();
         match text {
@@ -80,12 +80,12 @@ impl Problems {
         text
     }
 
-    /// Member that is a string.
+    /// Reads a member that is a string.
     pub(super) fn text(&mut self, node: &Node<'_>, name: &str) -> Option<String> {
         self.string(&node.get(name)?).map(str::to_owned)
     }
 
-    /// Member that is a boolean.
+    /// Reads a member that is a boolean.
     pub(super) fn flag(&mut self, node: &Node<'_>, name: &str) -> Option<bool> {
         let member = node.get(name)?;
         let flag = member.value.as_bool();
@@ -95,7 +95,7 @@ impl Problems {
         flag
     }
 
-    /// Member that is an integer in a range.
+    /// Reads a member that is an integer in a range.
     pub(super) fn integer(&mut self, node: &Node<'_>, name: &str, range: RangeInclusive<u64>) -> Option<u64> {
         let member = node.get(name)?;
         let number = member.value.as_u64().filter(|n| range.contains(n));
@@ -105,7 +105,7 @@ impl Problems {
         number
     }
 
-    /// Member whose value is one of these texts.
+    /// Reads a member whose value is one of these texts.
     pub(super) fn word(
         &mut self,
         node: &Node<'_>,
@@ -121,7 +121,7 @@ impl Problems {
         word
     }
 
-    /// A string as an absolute path; relative ones start at the folder of the file.
+    /// Reads a string as an absolute path. Relative paths start at the folder of the file.
     pub(super) fn path(&mut self, node: &Node<'_>) -> Option<PathBuf> {
         let text = self.string(node)?;
         if text.is_empty() {
@@ -141,7 +141,7 @@ pub(super) fn absolute(folder: &Path, path: &str) -> PathBuf {
     folder.join(path).components().collect()
 }
 
-/// An example of the object at this pointer.
+/// Returns an example of the object at this pointer.
 fn example(pointer: &str) -> &'static str {
     let mut names = pointer.split('/').skip(1);
     match (names.next(), names.next(), names.next()) {
@@ -169,7 +169,8 @@ fn unknown_member(name: &str, known: &str, kind: Kind) -> String {
             known.replace(' ', ", ")
         );
     }
-    // Others have the arguments of the program in an array, and those of a call in an object.
+    // Other formats have the arguments of the program in an array, and those of a call in an
+    // object.
     let foreign = if name == "args" && kind == Kind::Object { "params" } else { name };
     let foreign = FOREIGN.iter().find(|(other, ours)| *other == foreign && words::has(known, ours));
     match foreign.map(|(_, ours)| *ours).or_else(|| nearest(name, &mut known.split(' '))) {

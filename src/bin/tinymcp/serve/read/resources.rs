@@ -111,7 +111,7 @@ fn template_file(node: &Node<'_>, template: &Template, problems: &mut Problems) 
     }
     let (_, below) = text.split_at(text.find('{').unwrap_or(text.len()));
     if below.split('/').any(|component| matches!(component, "." | "..")) || below.contains("//") {
-        problems.add(node, "the path has `.`, `..` or `//` behind a placeholder");
+        problems.add(node, "the path has `.`, `..` or `//` after a placeholder");
     }
     if below.ends_with('/') {
         problems.add(node, "the path ends with `/`; it must name a file");
@@ -122,7 +122,7 @@ fn template_file(node: &Node<'_>, template: &Template, problems: &mut Problems) 
         return None;
     };
     let path = absolute(folder.as_ref(), text);
-    // Also parse after a problem, for those of the placeholders.
+    // Parse the text after a problem as well, to report the problems of its placeholders.
     let parsed = Text::parse(path.to_str().unwrap_or_default(), &properties);
     let parsed = parsed.map_err(|message| problems.add(node, message)).ok();
     parsed.filter(|_| problems.list.len() == before)
@@ -206,7 +206,7 @@ fn check_uri(uri: &str, node: &Node<'_>, problems: &mut Problems) {
     }
 }
 
-/// The last component of a URI.
+/// Returns the last component of a URI.
 fn default_name(uri: &str) -> String {
     let name = uri.trim_end_matches('/').rsplit(['/', ':']).find(|part| !part.is_empty());
     name.unwrap_or(uri).to_owned()

@@ -12,7 +12,7 @@ use super::members::Problems;
 /// Schema of a tool without arguments.
 const NO_ARGUMENTS: &str = r#"{"type":"object","properties":{},"additionalProperties":false}"#;
 
-/// Arguments of a tool or prompt. Names are compared with each other.
+/// Maximum number of arguments of a tool or prompt, because each name is compared with the others.
 pub(super) const MAX_ARGUMENTS: usize = 1000;
 
 /// Input of a tool.
@@ -44,7 +44,7 @@ pub(super) fn input(node: Option<Node<'_>>, problems: &mut Problems) -> Input {
     let is_schema = node.value.get("type").and_then(Value::as_str) == Some("object");
     let schema = if is_schema {
         compiles(&node, problems);
-        misspelt(&node, problems);
+        misspelled_keywords(&node, problems);
         node.value.to_json()
     } else {
         short_form(&node, problems)
@@ -79,9 +79,9 @@ fn compiles(node: &Node<'_>, problems: &mut Problems) {
     }
 }
 
-/// Reports a misspelt `required` or `properties`. JSON Schema ignores unknown keywords, and the
+/// Reports a misspelled `required` or `properties`. JSON Schema ignores unknown keywords, and the
 /// templates would then have the wrong names.
-fn misspelt(node: &Node<'_>, problems: &mut Problems) {
+fn misspelled_keywords(node: &Node<'_>, problems: &mut Problems) {
     const NAMES: &str = "required properties";
     const SIMILAR: &str = "required properties dependentRequired maxProperties minProperties \
                            patternProperties propertyNames unevaluatedProperties";
@@ -171,7 +171,7 @@ fn check_arguments(node: &Node<'_>, schema: &Json, problems: &mut Problems) {
     }
 }
 
-/// The argument of the short form with this name; the whole form if there is none.
+/// Returns the argument of the short form with this name, or the whole form.
 fn named<'d>(node: &Node<'d>, name: &str) -> Node<'d> {
     node.get(name).or_else(|| node.get(&format!("{name}?"))).unwrap_or_else(|| node.clone())
 }

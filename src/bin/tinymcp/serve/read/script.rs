@@ -26,7 +26,7 @@ pub(crate) enum Language {
     Shell,
     /// The first operand is the script, unless an option has one.
     Awk,
-    /// The same.
+    /// As with `Awk`.
     Sed,
     Python,
     Other,
@@ -83,7 +83,7 @@ pub(crate) fn name(program: &str) -> &str {
     Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// The first script for which `accept` holds, by its index.
+/// Returns the first script for which `accept` holds, by its index.
 pub(crate) fn find(elements: &[&str], accept: &dyn Fn(usize) -> bool) -> Option<(usize, Language)> {
     let is_wrapped = elements.first().is_some_and(|program| words::has(WRAPPERS, name(program)));
     // The interpreter may follow `env`, `busybox`, `timeout 5` and the like.
@@ -104,7 +104,7 @@ pub(super) fn placeholder(elements: &[&str]) -> Option<(usize, Language)> {
     find(elements, &|at| elements.get(at).is_some_and(|element| has_placeholder(element)))
 }
 
-/// The interpreter of this name, such as `python3.11`.
+/// Returns the interpreter of this name, such as `python3.11`.
 fn interpreter(program: &str) -> Option<&'static Interpreter> {
     let name = name(program).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     INTERPRETERS.iter().find(|known| words::has(known.names, name))
@@ -115,7 +115,12 @@ pub(crate) fn is_interpreter(program: &str) -> bool {
     interpreter(program).is_some_and(|known| !matches!(known.language, Language::Awk | Language::Sed))
 }
 
-/// The file that a shell or Python runs, such as `tool.py` in `["python3", "tool.py"]`.
+/// Returns whether a program is a shell.
+pub(crate) fn is_shell(program: &str) -> bool {
+    interpreter(program).is_some_and(|known| known.language == Language::Shell)
+}
+
+/// Returns the file that a shell or Python runs, such as `tool.py` in `["python3", "tool.py"]`.
 pub(crate) fn file<'e>(elements: &[&'e str]) -> Option<&'e str> {
     let is_known = |program: &&str| {
         interpreter(program).is_some_and(|known| matches!(known.language, Language::Shell | Language::Python))
@@ -127,10 +132,10 @@ pub(crate) fn file<'e>(elements: &[&'e str]) -> Option<&'e str> {
     is_file.then_some(file)
 }
 
-/// Indices of the scripts among the arguments of an interpreter.
+/// Returns the indices of the scripts among the arguments of an interpreter.
 fn scripts(elements: &[&str], start: usize, interpreter: &Interpreter) -> Vec<usize> {
     let mut found = Vec::new();
-    // A file with a script takes the place of the operand, too.
+    // An option that names a file with a script replaces the operand, too.
     let mut has_file = false;
     let has_operand = matches!(interpreter.language, Language::Awk | Language::Sed);
     let mut at = start;
@@ -179,7 +184,7 @@ struct Cluster<'e> {
     letter: char,
     is_script: bool,
     takes_next: bool,
-    /// Text behind that letter.
+    /// Text after that letter.
     rest: &'e str,
 }
 
@@ -206,7 +211,7 @@ pub(super) fn has_placeholder(text: &str) -> bool {
     text.replace("{{", "").contains('{')
 }
 
-/// Problem of a placeholder inside a script, with a correction.
+/// Returns the problem of a placeholder inside a script, with a correction.
 pub(super) fn problem(language: Language) -> &'static str {
     match language {
         Language::Awk => {

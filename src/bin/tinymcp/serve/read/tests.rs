@@ -382,7 +382,7 @@ fn files_are_merged() {
 }
 
 #[test]
-fn files_that_are_no_files_are_refused() {
+fn empty_folders_and_special_files_are_rejected() {
     let folder = Folder::new(&[]);
     let empty = folder.read(&[""]).unwrap_err();
     assert!(empty[0].contains(": the folder has no *.json file") && !empty[0].contains(":1"), "{empty:?}");

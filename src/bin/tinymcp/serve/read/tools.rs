@@ -20,14 +20,14 @@ pub(crate) const MEMBERS: &str = "description title input outputSchema run worke
 /// Members that only `run` has: a worker exchanges lines of JSON.
 const RUN_ONLY: [&str; 2] = ["stdin", "output"];
 
-/// Seconds of a call without `timeout`.
+/// Default of `timeout` in seconds.
 const TIMEOUT: f64 = 30.0;
-/// Largest `timeout`, in seconds.
+/// Maximum `timeout` in seconds.
 const MAX_TIMEOUT: f64 = 3600.0;
-/// Calls at once without `concurrency`.
+/// Default of `concurrency`: calls at the same time.
 const CONCURRENCY: u64 = 4;
 const MAX_CONCURRENCY: u64 = 64;
-/// Bytes of output in a result without `outputLimit`.
+/// Default of `outputLimit`: bytes of output in a result.
 const OUTPUT_LIMIT: u64 = 64 << 10;
 const MAX_OUTPUT_LIMIT: u64 = 16 << 20;
 
@@ -111,7 +111,7 @@ fn program(node: &Node<'_>, properties: &Properties, problems: &mut Problems) ->
         }
     }
     let Some(run) = run else {
-        // It may be the unknown member that is reported.
+        // An unknown member, which is reported already, may be a misspelt `run`.
         if node.members().all(|(name, _)| words::has(MEMBERS, name)) {
             problems.add(node, "missing member `run`, the command line, such as [\"/usr/bin/df\", \"-h\"]");
         }
@@ -169,12 +169,12 @@ fn argv(node: &Node<'_>, properties: Option<&Properties>, problems: &mut Problem
     Argv::parse(&elements, properties.unwrap_or(&closed)).ok()
 }
 
-/// The words of a command line as elements of an array.
+/// Returns the words of a command line as elements of an array.
 fn quoted_words(line: &str) -> String {
     join(&mut line.split_whitespace().map(|word| format!("{word:?}")), ", ")
 }
 
-/// The absolute template of a relative program with a folder, such as `./plugin`.
+/// Returns the absolute template of a relative program with a folder, such as `./plugin`.
 fn program_path(
     program: &str,
     folder: &std::path::Path,

@@ -86,7 +86,7 @@ fn errors() {
         (&["p", "{}"], "{}", "1: `{}` has no name; write `{{` and `}}` for literal braces"),
         (&["p", "{?}"], "{}", "1: `{?}` has no name; write `{{` and `}}` for literal braces"),
         (&["p", "{?tags...}"], "{}", "1: write `{tags...}` without `?`: an absent array gives no argument"),
-        (&["p", "{?note:}"], "{}", "1: `{?note:}` has no text behind the colon, such as `{?note:--all}`"),
+        (&["p", "{?note:}"], "{}", "1: `{?note:}` has no text after the colon, such as `{?note:--all}`"),
         (
             &["p", "{?nte:--all}"],
             "{}",
@@ -137,7 +137,7 @@ fn parts_for_checks() {
     assert_eq!(text.fill(arguments.root()), "/log/3\u{fffd}\u{fffd}4/");
 }
 
-/// Expands an element from the pieces of which it was made, without parsing it.
+/// Expands an element from the pieces that it was composed of, without parsing it.
 fn naive(pieces: &[&str], arguments: Value<'_>) -> Vec<String> {
     let text = |value: Value<'_>| match value.kind() {
         Kind::String => value.as_str().unwrap().to_owned(),

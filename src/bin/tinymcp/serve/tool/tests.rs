@@ -125,7 +125,7 @@ const VALVE: &str = r#""valve": {"description": "d", "input": {"bed": "integer",
     "confirm": "Open {bed}?{?why}", "run": ["/bin/sh", "-c", "echo >> runs; echo opened $1", "sh", "{bed}"]}"#;
 
 #[test]
-fn a_stateless_client_is_asked() {
+fn a_stateless_client_gets_the_question() {
     let mut fixture = Fixture::new("tool-confirm", VALVE);
     let elicitation = r#"{"elicitation": {"form": {}}}"#;
     let asked = fixture.call_with("valve", r#"{"bed": 3}"#, "", elicitation);
@@ -158,7 +158,7 @@ fn a_stateless_client_is_asked() {
 }
 
 #[test]
-fn a_consent_counts_for_what_was_asked() {
+fn a_consent_counts_only_for_its_question() {
     let closed = VALVE.replace("\"valve\"", "\"closed\"");
     let mut fixture = Fixture::new("tool-consent", &format!("{VALVE}, {closed}"));
     let elicitation = r#"{"elicitation": {"form": {}}}"#;
@@ -199,7 +199,7 @@ fn a_consent_counts_for_what_was_asked() {
 }
 
 #[test]
-fn a_client_with_a_session_is_asked() {
+fn a_client_with_a_session_gets_the_question() {
     for (action, expected) in [("accept", "opened 2\\n"), ("decline", "the user declined")] {
         let mut fixture = Fixture::new(&format!("tool-session-{action}"), VALVE);
         let client = &mut fixture.client;

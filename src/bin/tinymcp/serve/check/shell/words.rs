@@ -14,7 +14,7 @@ pub(super) struct Word {
     pub(super) uses: Vec<Use>,
     /// It has an expansion of any kind.
     pub(super) is_expanded: bool,
-    /// The file behind `<` or `>`.
+    /// The file after `<` or `>`.
     pub(super) is_redirect: bool,
 }
 
@@ -61,7 +61,7 @@ struct Parser<'s> {
     rest: &'s str,
     level: Level,
     outer: Vec<Level>,
-    /// Ends of the texts behind `<<`.
+    /// End marks of the here-documents after `<<`.
     documents: Vec<String>,
     commands: Vec<Command>,
 }

@@ -38,7 +38,7 @@ fn expect(found: &[String], expected: &str, input: &str) {
 
 #[test]
 fn values_that_are_read_as_options() {
-    let expression = "reads it as a part of its expression, also behind \"--\"";
+    let expression = "reads it as a part of its expression, also after \"--\"";
     for (elements, expected) in [
         (&["find", "--", "{x}", "-name", "y"][..], expression),
         (&["find", "{x}"], expression),
@@ -140,7 +140,7 @@ fn scripts_with_faults() {
         ("echo $1", "is not in double quotes, so it becomes several arguments: write \"$1\""),
         ("echo ${1} \"$2\"", "$1 of the script has the value of {x} and is not in double quotes"),
         ("eval \"echo \\\"$1\\\"\"", "eval in the script"),
-        ("echo \"$3\"", "$3 of the script has no value: 2 values behind \"sh\""),
+        ("echo \"$3\"", "$3 of the script has no value: 2 values after \"sh\""),
         ("sh -c \"echo $1\"", "a part of the code that sh in the script runs"),
         ("sed \"s/$1/x/\" file", "a part of the code that sed in the script runs"),
         ("awk -v w=\"$1\" '{ print $1, w, $9 }'", ""),

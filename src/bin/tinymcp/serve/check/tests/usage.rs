@@ -77,7 +77,7 @@ fn texts_for_a_shell() {
 }
 
 #[test]
-fn a_default_behind_the_description_is_reported() {
+fn a_default_after_the_description_is_reported() {
     for (input, is_reported) in [
         ("integer 1..8 - MB = 5", true),
         ("integer 1..8 = 5 - MB", false),

@@ -14,7 +14,7 @@ fn rules<'r>(output: &'r Output, limit: usize, rests: Option<&'r Rests>) -> Rule
     Rules { tool: "a/b", output, limit, rests }
 }
 
-/// The result of this output, written in pieces.
+/// Returns the result of this output, written in pieces.
 fn result(rules: &Rules<'_>, stdout: &[u8], piece: usize) -> ToolOutput {
     let mut capture = rules.capture();
     let mut recorder = Recorder::default();
@@ -132,7 +132,7 @@ fn rests_are_linked_and_bounded() {
     let link = |stdout: &[u8]| {
         let result = result(&rules, stdout, usize::MAX);
         match result.content.into_iter().next_back() {
-            Some(Content::Link(resource)) => *resource,
+            Some(Content::ResourceLink(resource)) => *resource,
             _ => Resource::new("", ""),
         }
     };
@@ -149,8 +149,8 @@ fn rests_are_linked_and_bounded() {
     assert_eq!(lock(&rests.kept).len(), RESTS);
 }
 
-/// The result of an output that is written in these pieces while another call has written `other`,
-/// in 10 bytes of memory. The other call ends before the last piece.
+/// Returns the result of an output that is written in these pieces while another call has written
+/// `other`, with 10 bytes of memory for both. The other call ends before the last piece.
 fn crowded(output: &Output, other: &str, pieces: &[&str]) -> String {
     let memory: &'static Memory = Box::leak(Box::new(Memory::new(10, 0)));
     let rules = rules(output, 100, None);
@@ -175,7 +175,7 @@ fn crowded(output: &Output, other: &str, pieces: &[&str]) -> String {
 #[test]
 fn outputs_of_all_calls_share_their_memory() {
     let cut = |text: &str, bytes: usize| {
-        let note = format!("[cut: {bytes} more bytes, the memory for outputs is occupied]");
+        let note = format!("[cut: {bytes} more bytes, the memory for outputs is full]");
         if text.is_empty() { note } else { format!("{text}\n{note}") }
     };
     for output in [Output::Text, Output::Lines] {
@@ -229,7 +229,7 @@ fn failures_show_the_end_of_the_output() {
     assert_eq!(failed(b"out", b"err\n"), "the program exited with status 2:\nerr");
     assert_eq!(failed(b"a\nb\nc\n", b" \n"), "the program exited with status 2:\na\nb\nc");
     let long = failed(b"", "é".repeat(100_000).as_bytes());
-    assert_eq!(long, format!("the program exited with status 2:\n…{}", "é".repeat(TAIL / 2)));
+    assert_eq!(long, format!("the program exited with status 2:\n…{}", "é".repeat(TAIL_BYTES / 2)));
     let long = failed(&vec![b'x'; 100_000], b"");
-    assert_eq!(long, format!("the program exited with status 2:\n…{}", "x".repeat(TAIL)));
+    assert_eq!(long, format!("the program exited with status 2:\n…{}", "x".repeat(TAIL_BYTES)));
 }

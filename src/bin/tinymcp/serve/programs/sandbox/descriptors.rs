@@ -28,13 +28,14 @@ pub(super) fn close_at_exec() {
     for descriptor in inherited().into_iter().filter(|descriptor| *descriptor != own.as_raw_fd()) {
         let Ok(copy) = pidfd_getfd(&own, descriptor, PidfdGetfdFlags::empty()) else { continue };
         if close(descriptor).is_ok() {
-            // The lowest free number from this one on is this one. It stays open.
+            // `descriptor` is the lowest free number from itself on, so the copy gets it. The copy
+            // stays open.
             let _ = fcntl_dupfd_cloexec(&copy, descriptor).map(IntoRawFd::into_raw_fd);
         }
     }
 }
 
-/// Numbers of the inherited descriptors, and the number of the folder that lists them.
+/// Returns the numbers of the inherited descriptors, and the number of the folder that lists them.
 fn inherited() -> Vec<RawFd> {
     let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

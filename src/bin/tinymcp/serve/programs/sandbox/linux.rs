@@ -140,8 +140,8 @@ fn open_paths(grants: &Grants) -> Result<Vec<Granted>> {
     Ok(granted)
 }
 
-/// Opens a path, unless a `write` grant already covers it: programs could have replaced it
-/// by a link to somewhere else. A path that does not exist is not granted.
+/// Opens a path, unless a `write` grant already covers it: a program with that grant could have
+/// replaced it by a link to another file. A path that does not exist is not granted.
 fn grant(access: Access, path: &Path, grants: &Grants) -> Result<Option<Granted>> {
     if grants.write.iter().any(|above| path != above && path.starts_with(above)) {
         return Ok(None);
@@ -205,7 +205,7 @@ fn drop_capabilities() -> rustix::io::Result<()> {
     rustix::thread::set_capabilities(None, sets)
 }
 
-/// Exit status of `--probe`.
+/// Returns the exit status of `--probe`.
 fn probe_namespaces() -> u8 {
     if isolate(CloneFlags::CLONE_NEWNET).is_err() {
         return NO_NAMESPACE;

@@ -70,7 +70,7 @@ pub(super) fn enter(granted: &[Granted]) -> Result<()> {
     create_folders(&folder)?;
     for (link, target) in links {
         create_folders(link.parent().unwrap_or(&link))?;
-        // It exists if two paths lead through it.
+        // The link exists already if two paths lead through it.
         let _ = symlink(target, below_base(&link));
     }
     for part in parts {
@@ -93,7 +93,7 @@ fn parts(granted: &[Granted]) -> Result<Vec<Part>> {
             fs::canonicalize(&granted.path).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::NOENT))?;
         sorted.push((path, granted));
     }
-    // Of two grants for one path, that to write is attached first and covers the other.
+    // Of two grants for one path, the one for writing is attached first and covers the other.
     sorted.sort_by(|(a, first), (b, second)| a.cmp(b).then(is_writable(second).cmp(&is_writable(first))));
     for (path, granted) in sorted {
         let is_covered =
@@ -154,7 +154,8 @@ fn make_read_only(target: &Path) -> Result<()> {
     mount_remount(target, flags, "")
 }
 
-/// Mount points of `/proc/self/mountinfo`: the fifth field, in which white space is octal.
+/// Returns the mount points of `/proc/self/mountinfo`: the fifth field, in which white space is
+/// octal.
 fn mount_points(list: &[u8]) -> Vec<PathBuf> {
     let fields = list.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
     fields.map(|field| PathBuf::from(OsString::from_vec(unescaped(field)))).collect()
@@ -189,7 +190,7 @@ fn find_links(path: &Path, links: &mut Vec<(PathBuf, PathBuf)>) {
     }
 }
 
-/// The first symbolic link of a path, its target, and the rest of the path.
+/// Returns the first symbolic link of a path, its target, and the rest of the path.
 fn first_link(path: &Path) -> Option<(PathBuf, PathBuf, PathBuf)> {
     let mut before = PathBuf::new();
     let mut components = path.components();

@@ -15,14 +15,15 @@ use super::super::output::Rules;
 use super::super::process::{CHECK, Caller, TERM};
 use crate::serve::run::log;
 
-/// Longest line of a program.
+/// Maximum length of a line of a program in bytes.
 pub(super) const LINE: usize = 4 << 20;
-/// Bytes of an invalid line that an error shows.
-const SHOWN: usize = 200;
-/// Bytes of one read. They are on the stack of each thread that handles calls, and stay resident.
+/// Maximum number of bytes of an invalid line that an error shows.
+const SHOWN_BYTES: usize = 200;
+/// Number of bytes of one read. They are on the stack of each thread that handles calls, and stay
+/// resident.
 const CHUNK: usize = 4 << 10;
 
-/// The line of a call.
+/// Returns the line of a call.
 pub(super) fn request(id: u32, tool: &str, arguments: &str) -> Vec<u8> {
     let mut line = Vec::with_capacity(tool.len() + arguments.len() + 48);
     // Names of tools have no character that JSON escapes.
@@ -68,9 +69,9 @@ pub(super) struct Worker {
     pub(super) group: Group,
     pub(super) stdin: Option<File>,
     stdout: File,
-    /// Output that is not processed.
+    /// Output that has not been processed.
     buffer: Vec<u8>,
-    /// Bytes of the buffer without a line end.
+    /// Number of bytes at the start of the buffer that contain no line end.
     searched: usize,
     /// Number of the last call.
     id: u32,
@@ -98,7 +99,7 @@ impl Worker {
         silent && !self.group.exited()
     }
 
-    /// Ends the process with a warning.
+    /// Sends SIGTERM to the process, and kills it after [`TERM`] if it has not ended.
     pub(super) fn terminate(&mut self) {
         self.stdin = None;
         self.group.signal(Signal::TERM);
@@ -174,7 +175,7 @@ impl Worker {
         }
     }
 
-    /// Returns the length of the first line with its end.
+    /// Returns the length of the first line with its end, if the buffer has a whole line.
     fn line(&mut self) -> Result<Option<usize>, Failure> {
         let new = self.buffer.get(self.searched..).unwrap_or_default();
         match memchr::memchr(b'\n', new) {
@@ -189,7 +190,7 @@ impl Worker {
         }
     }
 
-    /// Processes the first line. Returns the reply, if it is one.
+    /// Processes the first line. Returns the reply if the line is a reply.
     fn reply(&mut self, length: usize, caller: &mut dyn Caller) -> Result<Option<Reply>, Failure> {
         let line: Vec<u8> = self.buffer.drain(..length).collect();
         self.searched = 0;
@@ -228,8 +229,8 @@ impl Worker {
     }
 }
 
-/// Error of an invalid line.
+/// Returns the error of an invalid line.
 fn invalid(line: &[u8], reason: &str) -> Failure {
-    let shown = String::from_utf8_lossy(line.get(..SHOWN).unwrap_or(line));
+    let shown = String::from_utf8_lossy(line.get(..SHOWN_BYTES).unwrap_or(line));
     Failure::Broken(Some(format!("the program wrote an invalid line: {reason}: {}", shown.trim_end())))
 }

@@ -170,7 +170,8 @@ fn a_failed_process_is_replaced() {
 #[test]
 fn a_second_answer_is_never_that_of_the_next_call() {
     let fixture = Fixture::new("worker-again", r#""concurrency": 1"#);
-    // The second answer is written after the next call, so no look before that call finds it.
+    // The second response is written after the next call, so the check before that call does not
+    // find it.
     assert_eq!(fixture.call("again").unwrap().texts(), "once");
     assert_eq!(fixture.call("text").unwrap().texts(), "a\ttext");
     assert_eq!(fixture.call("nameless_again").unwrap().texts(), "once");
