@@ -13,6 +13,7 @@
 #   conformance/bridge.sh --long              1,000,000 calls of 500 clients, the server is killed 200 times; the static
 #                                             program for boards, whose memory has the bar; all clients
 #   conformance/bridge.sh --only endurance|pairs|board|configs|flags
+#   conformance/bridge.sh --only pairs --pair everything/stdio/ts2     this server, transport and client alone
 #   conformance/bridge.sh --seed N            repeats the random choices of a run
 #   conformance/bridge.sh --programs FOLDER   takes tinymcp and examples/board_server from there
 #
@@ -21,11 +22,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 here=$PWD/conformance
-programs= only= long= seed=$((RANDOM * 32768 + RANDOM))
+programs= only= pair= long= seed=$((RANDOM * 32768 + RANDOM))
 while [ $# -gt 0 ]; do
     case $1 in
         --long) long=--long ;;
         --only) only=${2?} && shift ;;
+        --pair) pair=${2?} && shift ;;
         --seed) seed=${2?} && shift ;;
         --programs) programs=${2?} && shift ;;
         *) sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "$0"; exit 2 ;;
@@ -57,8 +59,12 @@ for check in ${only:-endurance pairs board configs flags}; do
                 node "$here/peers/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
             ;;
         pairs)
-            install_packages peers clients/py clients/ts1 clients/ts2
-            python3 "$here/bridge/pairs.py" $long "$programs/tinymcp"
+            if [ -n "$pair" ]; then
+                install_packages peers "clients/${pair##*/}"
+            else
+                install_packages peers clients/py clients/ts1 clients/ts2
+            fi
+            python3 "$here/bridge/pairs.py" $long ${pair:+--only "$pair"} "$programs/tinymcp"
             ;;
         board)
             [ -z "$long" ] || "$here/stdio.sh" --server "proxy=$programs"

@@ -1,9 +1,10 @@
 """Real clients of both protocols use real servers of both protocols through `tinymcp proxy`, over every transport.
 
-Used as `python3 pairs.py [--long] [--only SERVER/TRANSPORT] TINYMCP`; `../bridge.sh` installs the packages. The clients
-of `../clients` run the checks of `bridge.mjs` and `py/bridge.py` against a proxy for each session: over stdio, or over
-HTTP. The proxy connects to its server over stdio, Streamable HTTP or HTTP+SSE. The servers are npm's server-everything,
-which speaks the session protocol only, and `modern.py`, a server of the Python SDK that speaks the stateless one only.
+Used as `python3 pairs.py [--long] [--only SERVER/TRANSPORT[/CLIENT]] TINYMCP`; `../bridge.sh` installs the packages.
+The clients of `../clients` run the checks of `bridge.mjs` and `py/bridge.py` against a proxy for each session: over
+stdio, or over HTTP. The proxy connects to its server over stdio, Streamable HTTP or HTTP+SSE. The servers are npm's
+server-everything, which speaks the session protocol only, and `modern.py`, a server of the Python SDK that speaks the
+stateless one only.
 
 Prints `ok NAME` or `FAIL NAME: …` per check, ends with `N passed, N failed`. `unable.txt` lists expected failures.
 """
@@ -157,7 +158,7 @@ class Verdict:
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", action="store_true")
-    parser.add_argument("--only", choices=SERVERS)
+    parser.add_argument("--only", default="", help="SERVER/TRANSPORT, or SERVER/TRANSPORT/CLIENT")
     parser.add_argument("tinymcp")
     options = parser.parse_args()
     tinymcp = str(Path(options.tinymcp).resolve())
@@ -165,10 +166,13 @@ def main():
     clients, verdict = LONG if options.long else SHORT, Verdict()
     jobs = [
         (server, client, over, modes)
-        for server in ([options.only] if options.only else SERVERS)
+        for server in SERVERS
         for client, modes in clients.items()
         for over in ("stdio", "http")
+        if f"{server}/{client}/".startswith(options.only + "/" if options.only else "")
     ]
+    if not jobs:
+        parser.error(f"no server, transport and client {options.only}")
     with ThreadPoolExecutor(TOGETHER) as pool:
         for job, lines in zip(jobs, pool.map(lambda job: run(tinymcp, *job), jobs)):
             verdict.judge(*job, lines)
