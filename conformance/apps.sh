@@ -24,27 +24,15 @@ finish() {
 }
 trap finish EXIT
 
-# Waits until a started program has printed its URL.
-url_in() {
-    local url=
-    for _ in $(seq 200); do
-        url=$(sed -n 's/.*\(http:.*\)/\1/p' "$1")
-        [ -z "$url" ] || break
-        sleep 0.1
-    done
-    [ -n "$url" ] || { note "no URL in $1"; cat "$1" >&2; exit 1; }
-    printf '%s\n' "$url"
-}
-
 "$program" --http 127.0.0.1:0 2>"$folder/server" &
 pids+=($!)
-server=$(url_in "$folder/server")
+server=$(url_in "$folder/server" $!)
 python3 "$here/apps/serve.py" "$here/apps/host.html" "$server" >"$folder/host" &
 pids+=($!)
-host=$(url_in "$folder/host")
+host=$(url_in "$folder/host" $!)
 
 # Virtual time passes when nothing is loading, so four samples need no four seconds.
-timeout 60 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
+timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
     --user-data-dir="$folder/profile" --virtual-time-budget=5000 --dump-dom "$host" \
     >"$folder/dom" 2>"$folder/chromium" || { note "chromium failed"; tail -5 "$folder/chromium" >&2; exit 1; }
 python3 - "$folder/dom" <<'CHECK'

@@ -37,6 +37,26 @@ summary() {
     [ "$passed" -gt 0 ] && [ "$failed" -eq 0 ]
 }
 
+# Reserves ports for servers that cannot choose one, until the script ends; see ports.py. Sets `ports`. Bash can have one
+# coprocess, so a script calls it once.
+reserve_ports() { # COUNT
+    coproc RESERVED { exec python3 "$conformance/ports.py" reserve "$1"; }
+    read -ra ports <&"${RESERVED[0]}"
+}
+
+# Waits until a server listens on a reserved port.
+wait_for_port() { python3 "$conformance/ports.py" wait "$1"; }
+
+# Waits until a program has printed its URL, at most a minute, and prints it.
+url_in() { # FILE PID
+    local url= end=$((SECONDS + 60))
+    while url=$(sed -n 's/.*\(http:.*\)/\1/p' "$1") && [ -z "$url" ]; do
+        kill -0 "$2" 2>/dev/null && [ "$SECONDS" -lt "$end" ] || { note "no URL in $1"; cat "$1" >&2; return 1; }
+        sleep 0.1
+    done
+    printf '%s\n' "$url"
+}
+
 # Installs Debian packages if possible.
 apt_install() {
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then

@@ -62,22 +62,9 @@ case $only in
     *) ours=(false) rmcp_client=false ;;
 esac
 
-# Waits until the server listens.
-wait_for() {
-    python3 - "$1" <<'WAIT'
-import socket, sys, time
-
-end = time.monotonic() + 30
-while True:
-    try:
-        socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1).close()
-        break
-    except OSError:
-        if time.monotonic() > end:
-            sys.exit("the server does not listen")
-        time.sleep(0.05)
-WAIT
-}
+# One server listens at a time.
+reserve_ports 1
+port=${ports[0]}
 
 passed=0
 failed=0
@@ -87,7 +74,7 @@ run() {
     local name=$1 folder=$out/${1//\//-} status=0 line
     shift
     mkdir -p "$folder"
-    (cd "$folder" && timeout 120 env MEMORY_FILE_PATH="$folder/memory.jsonl" "$client" "$@") \
+    (cd "$folder" && timeout 300 env MEMORY_FILE_PATH="$folder/memory.jsonl" "$client" "$@") \
         >"$folder/checks.txt" 2>"$folder/client.log" </dev/null || status=$?
     while read -r line; do
         printf '%s\n' "${line/ / $name }"
@@ -113,15 +100,14 @@ over_stdio() {
 
 # The port is passed in both ways that servers use: as the last argument and in the environment.
 over_http() {
-    local name=$1 peer=$2 era=$3 port
+    local name=$1 peer=$2 era=$3
     shift 3
     wanted "$name" || return 0
-    port=$(python3 "$here/ports.py" 1)
     mkdir -p "$out/${name//\//-}"
     PORT=$port NODE_OPTIONS="--require $here/suite/loopback.cjs" "$@" "$port" \
         >"$out/${name//\//-}/server.log" 2>&1 </dev/null &
     server_pid=$!
-    wait_for "$port"
+    wait_for_port "$port"
     run "$name" "$peer" "$era" "http://127.0.0.1:$port/mcp"
     stop_server
 }

@@ -113,27 +113,15 @@ finish() {
 }
 trap finish EXIT
 
-# Waits until the server listens.
-listening() {
-    python3 -c '
-import socket, sys, time
-for _ in range(1000):
-    try:
-        socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
-        sys.exit(0)
-    except ConnectionRefusedError:
-        time.sleep(0.01)
-sys.exit("nobody listens on " + sys.argv[1])' "$1"
-}
-
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
     -addext subjectAltName=DNS:localhost -keyout "$out/key.pem" -out "$out/cert.pem" 2>/dev/null
 cat "$out/cert.pem" "$out/key.pem" >"$out/both.pem"
 head -c 32 /dev/urandom >"$out/seal"
 
-# shellcheck disable=SC2046 # three words
-set -- $(python3 "$here/ports.py" 3)
-ports=("$@")
+# The last one is that of the proxies, one after the other.
+reserve_ports 4
+children+=("$RESERVED_PID")
+front=${ports[3]}
 for n in 0 1 2; do
     mkdir -p "$out/board-$n/files"
     printf '%s\n' "$n" >"$out/board-$n/files/instance.txt"
@@ -141,7 +129,7 @@ for n in 0 1 2; do
         "$server" --http systemd --key "$out/seal" --root "$out/board-$n" </dev/null >"$out/board-$n.log" 2>&1 &
     children+=($!)
 done
-for port in "${ports[@]}"; do listening "$port"; done
+for n in 0 1 2; do wait_for_port "${ports[$n]}"; done
 
 # Prints a shipped configuration with the name, ports and certificate of this run.
 render() {
@@ -178,12 +166,11 @@ start_caddy() {
 
 export NODE_EXTRA_CA_CERTS=$out/cert.pem
 for proxy in "${proxies[@]}"; do
-    front=$(python3 "$here/ports.py" 1)
     "start_$proxy" "$front"
     children+=($!)
-    listening "$front"
+    wait_for_port "$front"
     {
-        timeout 200 node "$here/clients/ts2/proxy.mjs" "$proxy" "https://localhost:$front/mcp" "$out" ||
+        timeout 1300 node "$here/clients/ts2/proxy.mjs" "$proxy" "https://localhost:$front/mcp" "$out" ||
             echo "FAIL $proxy/client: exit code $?"
     } | tee -a "$out/report.txt"
 done

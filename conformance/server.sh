@@ -46,13 +46,7 @@ mkdir -p "$out"
 "$server" 127.0.0.1:0 $mounted 2>"$out/server.log" &
 pid=$!
 trap 'kill "$pid" 2>/dev/null || true' EXIT
-url=
-for _ in $(seq 100); do
-    url=$(sed -n 's/.*\(http:.*\)/\1/p' "$out/server.log")
-    [ -z "$url" ] || break
-    sleep 0.1
-done
-[ -n "$url" ] || { note "the server did not start"; cat "$out/server.log" >&2; exit 1; }
+url=$(url_in "$out/server.log" "$pid")
 
 result=0
 for revision in 2025-11-25 2026-07-28; do

@@ -28,7 +28,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent.parent / "conformance"))
 
-from ports import free_port  # noqa: E402
+from ports import reserve  # noqa: E402
 
 PROTOCOL = "2025-11-25"
 # Calls of one way before the next one has its turn.
@@ -190,7 +190,7 @@ class Tool:
 def ways(options, server, tool, serves):
     """All ways to a server. `serves` gives the command that serves the same tool over HTTP at a port."""
     def http(name, command, path="/mcp"):
-        port = free_port()
+        port = reserve()
         return Http(name, command(port), tool, port, path)
 
     proxy = [options.tinymcp, "proxy"]

@@ -23,7 +23,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         headers = {name: self.headers[name] for name in passed if self.headers[name]}
         request = urllib.request.Request(server, body, headers)
         try:
-            with urllib.request.urlopen(request, timeout=10) as response:
+            with urllib.request.urlopen(request, timeout=60) as response:
                 self.answer(response.status, response.headers["Content-Type"], response.read())
         except urllib.error.HTTPError as error:
             self.answer(error.code, error.headers["Content-Type"], error.read())

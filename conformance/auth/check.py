@@ -3,7 +3,6 @@
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,29 +12,18 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
-from ports import free_port  # noqa: E402
+from ports import reserve, wait_for  # noqa: E402
 
 PROGRAMS = pathlib.Path(sys.argv[1])
 HERE = pathlib.Path(__file__).parent
 #: Longer than anything takes on a loaded machine.
-PATIENCE = 30
+PATIENCE = 60
 counts = {True: 0, False: 0}
 
 
 def check(name, good, detail=""):
     counts[bool(good)] += 1
     print("ok  " if good else "FAIL", name, "" if good else detail)
-
-
-def wait_for(port):
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            if time.monotonic() > end:
-                sys.exit(f"nothing listens at port {port}")
-            time.sleep(0.05)
 
 
 def fetch(url):
@@ -172,19 +160,19 @@ def forged(kind, url, issuer):
 
 
 def main():
-    port = free_port()
+    port = reserve()
     issuer = f"http://127.0.0.1:{port}"
     log = tempfile.TemporaryFile()
     running = [subprocess.Popen([sys.executable, HERE / "server.py", str(port)], stdout=log, stderr=log)]
     urls = {}
     try:
         for way in ("jwt", "introspection"):
-            own = free_port()
+            own = reserve()
             words = [PROGRAMS / "examples" / "token_server", way, f"127.0.0.1:{own}", issuer]
             running.append(subprocess.Popen(words, stdout=log, stderr=log))
             urls[way] = f"http://127.0.0.1:{own}/mcp"
-            wait_for(own)
-        wait_for(port)
+            wait_for(own, running[-1])
+        wait_for(port, running[0])
         for way, url in urls.items():
             print(f"== {way}")
             with tempfile.TemporaryDirectory() as folder:

@@ -28,12 +28,12 @@ CONFORMANCE = HERE.parent
 sys.path[:0] = [str(CONFORMANCE), str(CONFORMANCE / "slopes")]
 
 from peers import LEGACY, MODERN, Link, Stdio, opening, request  # noqa: E402
-from ports import free_port  # noqa: E402
+from ports import reserve  # noqa: E402
 from pairs import EVERYTHING, listening  # noqa: E402
 
 OUT = CONFORMANCE / "peers" / "out" / "flags"
 # Seconds until a proxy serves, until a process ends or a line is printed.
-PATIENCE = 40
+PATIENCE = 60
 NPX_EVERYTHING = "npx -y @modelcontextprotocol/server-everything"
 NPX_FILES = "npx -y @modelcontextprotocol/server-filesystem"
 TOKEN = "some-access-token"
@@ -117,7 +117,7 @@ class Place:
                 child.terminate()
         for child in self.began:
             try:
-                child.wait(20)
+                child.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 child.kill()
 
@@ -239,7 +239,7 @@ def words(text, **values):
 
 @check
 def supergateway_serves_a_program_over_http(place):
-    port = free_port()
+    port = reserve()
     run = place.run(*words(
         '--stdio "npx -y @modelcontextprotocol/server-filesystem ./my-folder" --outputTransport streamableHttp '
         "--port {port}", port=port,
@@ -352,7 +352,7 @@ def mcp_proxy_serves_a_program_over_http(place):
         "--pass-environment --port={port} --sse-host 0.0.0.0 node {everything}",
         "--stateless --debug --log-level DEBUG --port={port} node {everything}",
     ):
-        port = free_port()
+        port = reserve()
         run = place.run(*words(line, port=port, everything=EVERYTHING[1]))
         assert run.port() == port
         if "uvx" in line:
@@ -669,7 +669,7 @@ def removed_tokens_end_their_sessions(place):
 
 @check
 def pages_at_other_addresses(place):
-    monitor = free_port()
+    monitor = reserve()
     pages = ["--health", "/healthz", "--status", "/status", "--metrics", "/metrics"]
     own = [*pages, "--monitor", f"127.0.0.1:{monitor}"]
     place.write("mcp.json", {"everything": everything(), "down": {"command": "/no/such/program"}})

@@ -15,10 +15,8 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 CONFORMANCE = HERE.parent
 sys.path.insert(0, str(CONFORMANCE))
 
-from ports import free_port  # noqa: E402
+from ports import reserve, wait_for  # noqa: E402
 
 CLIENTS = CONFORMANCE / "clients"
 OUT = HERE / "out"
@@ -49,27 +47,19 @@ SERVERS = {
     "modern/http": (MODERN, "/mcp", "http"),
 }
 RESULT = re.compile(r"(ok|FAIL) ([a-z0-9]+/[a-z]+)/([a-z-]+)(?:: (.*))?")
-# Seconds of one client, and until a server listens.
-PATIENCE, START = 400, 30
+# Seconds of one client.
+PATIENCE = 1900
 # Clients that run at the same time; they mostly wait.
 TOGETHER = 3
 
 
 def listening(command, log):
     """Starts a server over HTTP; returns it and its port, which it gets in both ways that servers use."""
-    port = free_port()
+    port = reserve()
     env = {**os.environ, "PORT": str(port), "NODE_OPTIONS": f"--require {CONFORMANCE}/suite/loopback.cjs"}
     server = subprocess.Popen([*command, str(port)], env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    end = time.monotonic() + START
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return server, port
-        except OSError:
-            if time.monotonic() > end:
-                server.kill()
-                raise
-            time.sleep(0.05)
+    wait_for(port, server)
+    return server, port
 
 
 def run(tinymcp, server, client, over, modes):

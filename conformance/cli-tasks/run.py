@@ -4,20 +4,18 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from ports import free_port  # noqa: E402
+from ports import reserve, wait_for  # noqa: E402
 
 WORKERS = 4
-PATIENCE = 30
+PATIENCE = 60
 
 
 def tasks(path):
@@ -41,24 +39,20 @@ def length(command):
 
 
 def started(server, *arguments):
-    """Starts the server on a free port and waits until it listens. Returns it with its port."""
-    port = free_port()
+    """Starts the server and waits until it listens. Returns it with its port."""
+    port = reserve()
     process = subprocess.Popen(
         [*server, *arguments],
         env={**os.environ, "PORT": str(port), "NODE_OPTIONS": f"--require {loopback}"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return process, port
-        except OSError:
-            if time.monotonic() > end or process.poll() is not None:
-                process.kill()
-                sys.exit(f"the server does not listen: {arguments}")
-            time.sleep(0.05)
+    try:
+        wait_for(port, process)
+    except RuntimeError:
+        process.kill()
+        raise
+    return process, port
 
 
 def check(columns, place, words):

@@ -11,13 +11,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from ports import free_port  # noqa: E402
+from ports import printed_port  # noqa: E402
 
 META = "io.modelcontextprotocol/"
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -217,20 +218,13 @@ class Stdio(Process):
 
 
 class Served(Process):
-    """A server over HTTP on a free port."""
+    """A server over HTTP."""
 
     def __init__(self, command, env=None, behind=()):
-        self.port = free_port()
-        command = [*command, "--http", f"127.0.0.1:{self.port}", *behind]
-        super().__init__(command, env, stderr=subprocess.DEVNULL)
-        began = time.monotonic()
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                return
-            except ConnectionRefusedError:
-                assert time.monotonic() - began < PATIENCE, "the server does not listen"
-                time.sleep(0.02)
+        # A file, because nobody reads a pipe while the server runs.
+        with tempfile.TemporaryFile() as printed:
+            super().__init__([*command, "--http", "127.0.0.1:0", *behind], env, stderr=printed)
+            self.port = printed_port(lambda: os.pread(printed.fileno(), CHUNK, 0).decode(errors="replace"), self.child)
 
 
 def wait_for_tool(served, name):
