@@ -20,6 +20,6 @@ while [ -z "$url" ]; do
 done
 
 failed=0
-timeout 120 "$here/clients/py/.venv/bin/python" "$here/clients/py/oversized.py" "$url" || failed=1
-timeout 120 node "$here/clients/ts1/oversized.mjs" "$url" || failed=1
+timeout 300 "$here/clients/py/.venv/bin/python" "$here/clients/py/oversized.py" "$url" || failed=1
+timeout 300 node "$here/clients/ts1/oversized.mjs" "$url" || failed=1
 exit $failed

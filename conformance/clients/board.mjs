@@ -16,7 +16,7 @@
 //   close()
 // The same checks exist in Python (`py/board.py`); a name means the same check in both.
 
-import { holds, same, within } from "./harness.mjs";
+import { holds, inTime, same, within } from "./harness.mjs";
 import { NOT_FOUND, PROTOCOL, contents, fails, refused, said, text } from "./results.mjs";
 
 /** Name and logger of the server; a proxy in front of it replaces them. */
@@ -32,6 +32,8 @@ const STATUS = {
 };
 /** Default number of workers of the server. */
 const WORKERS = 4;
+/** Milliseconds of a step of a call that is cancelled. It has a hundred, which take longer than the next call may. */
+const STEP = 720;
 export function statusObject(status) {
   const unknown = Object.keys(status).filter((name) => !(name in STATUS));
   same(unknown, [], "undeclared members of the status");
@@ -154,38 +156,41 @@ export async function checkPeer(session, peer) {
     same(seen, peer.losesProgress ? seen.map(() => 3) : [3, 3, 3], "totals");
   });
   await check("parallel", async () => {
-    const order = [];
-    let started;
-    const first = new Promise((resolve) => (started = resolve));
-    const slow = peer.call("blink", { pin: 7, times: 20, intervalMs: 50 }, { onprogress: started });
-    const ended = slow.then((result) => { order.push("slow"); return result; });
-    // It may fail before it is awaited; the await below reports that.
-    ended.catch(() => {});
-    await within(first, 3000, "the first progress");
-    await reads(8, 0);
-    order.push("quick");
-    said(await ended, "pin 7 blinked 20 times");
-    same(order, ["quick", "slow"], "order of the answers");
+    await inTime(1000, async (milliseconds) => {
+      const order = [];
+      let started;
+      const first = new Promise((resolve) => (started = resolve));
+      const args = { pin: 7, times: 20, intervalMs: milliseconds / 20 };
+      const slow = peer.call("blink", args, { onprogress: started });
+      const ended = slow.then((result) => { order.push("slow"); return result; });
+      // It may fail before it is awaited; the await below reports that.
+      ended.catch(() => {});
+      await within(Promise.race([first, ended]), "the first progress");
+      await reads(8, 0);
+      order.push("quick");
+      said(await ended, "pin 7 blinked 20 times");
+      same(order, ["quick", "slow"], "order of the answers");
+    });
   });
   await check("cancel", async () => {
     const abort = new AbortController();
-    // As many as the server has workers: only cancelled work makes room for the next call. All of them have to run
-    // before they are cancelled, because over HTTP a cancellation may overtake its call.
+    // As many as the server has workers, and longer than the next call may take: only cancelled work makes room for it.
+    // All of them have to run before they are cancelled, because over HTTP a cancellation may overtake its call.
     const running = [];
     const calls = Array.from({ length: WORKERS }, async (_, i) => {
       let started;
       running.push(new Promise((resolve) => (started = resolve)));
       const options = { onprogress: started, signal: abort.signal };
-      const call = peer.call("blink", { pin: i, times: 100, intervalMs: 100 }, options);
+      const call = peer.call("blink", { pin: i, times: 100, intervalMs: STEP }, options);
       return call.then((result) => `a result: ${JSON.stringify(result)}`, () => "rejected");
     });
-    await within(Promise.all(running), 3000, "the first progress of each call");
+    await within(Promise.all(running), "the first progress of each call");
     abort.abort("no longer wanted");
-    const outcomes = await within(Promise.all(calls), 2000, "the cancelled calls");
+    const outcomes = await within(Promise.all(calls), "the cancelled calls");
     same(outcomes, calls.map(() => "rejected"), "outcomes of the cancelled calls");
-    // Longer than the interval of the cancelled calls, so that the wire log would show a step or a response of them.
-    const next = peer.call("blink", { pin: 10, times: 4, intervalMs: 100 });
-    said(await within(next, 2000, "the next call"), "pin 10 blinked 4 times");
+    // Longer than two steps of the cancelled calls, which the wire log would show.
+    const next = peer.call("blink", { pin: 10, times: 8, intervalMs: STEP / 3 });
+    said(await within(next, "the next call"), "pin 10 blinked 8 times");
   });
 
   const erase = async (answer, expected, left) => {
@@ -285,7 +290,7 @@ export async function checkPeer(session, peer) {
     await watch.close();
   });
 
-  await check("close", async () => within(peer.close(), 2000, "close"));
+  await check("close", async () => within(peer.close(), "close"));
 }
 
 /** Two checks that need a session of their own, whose client never declared elicitation. */
@@ -307,9 +312,9 @@ export async function checkBarePeer(session, peer) {
     const call = peer.call("blink", { pin: 1, times: 100, intervalMs: 1000 }, { onprogress: started });
     // The server may still send an error because it ends, but not a result of the call.
     const outcome = call.then((result) => (result.isError ? "an error" : text(result)), () => "an error");
-    await within(first, 3000, "the first progress");
-    // The client waits two seconds before it sends SIGTERM; the server then exits at once.
-    await within(peer.close(), 4000, "close");
-    same(await within(outcome, 1000, "the call that was under way"), "an error", "outcome of that call");
+    await within(first, "the first progress");
+    // The client waits two seconds before it sends SIGTERM. `wire.py` checks when the server exits.
+    await within(peer.close(), "close");
+    same(await within(outcome, "the call that was under way"), "an error", "outcome of that call");
   });
 }

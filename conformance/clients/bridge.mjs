@@ -4,7 +4,7 @@
 // contain. BRIDGE_MODES are the modes of the client, by default all. The same checks exist in Python (`py/bridge.py`).
 
 import { readFileSync } from "node:fs";
-import { holds, same, within } from "./harness.mjs";
+import { PATIENCE, holds, same, within } from "./harness.mjs";
 import { PROTOCOL, text } from "./results.mjs";
 
 const SERVER = JSON.parse(readFileSync(new URL("../bridge/servers.json", import.meta.url), "utf8"))[process.env.BRIDGE_SERVER];
@@ -57,7 +57,7 @@ export async function checkPeer(session, peer) {
     const result = await peer.call(SERVER.error.name, SERVER.error.arguments);
     same(result.isError, true, `isError of ${JSON.stringify(result)}`);
   });
-  if (FEW) return check("close", async () => within(peer.close(), 4000, "close"));
+  if (FEW) return check("close", async () => within(peer.close(), "close"));
 
   await check("read", async () => {
     const { contents } = await peer.read(SERVER.read.uri);
@@ -88,9 +88,9 @@ export async function checkPeer(session, peer) {
     const first = new Promise((resolve) => (started = resolve));
     const call = peer.call(name, args, { onprogress: started, signal: abort.signal });
     const outcome = call.then((result) => `a result: ${JSON.stringify(result)}`, () => "rejected");
-    await within(Promise.race([first, outcome]), 5000, "the first progress");
+    await within(Promise.race([first, outcome]), "the first progress");
     abort.abort("no longer wanted");
-    same(await within(outcome, 2000, "the cancelled call"), "rejected", "outcome");
+    same(await within(outcome, "the cancelled call"), "rejected", "outcome");
     await calls(next);
   });
   await check("elicitation", async () => {
@@ -129,13 +129,14 @@ export async function checkPeer(session, peer) {
       }
     };
     // A server of the session protocol does not name the call of a message, and the message may arrive after the call.
-    for (let tries = 5, here = false; !here; tries -= 1) {
+    const end = Date.now() + PATIENCE;
+    for (let here = false; !here; ) {
       await calls(SERVER.log.change, options);
-      here = await arrives().catch((late) => (tries > 1 ? false : Promise.reject(late)));
+      here = await arrives().catch((late) => (Date.now() < end ? false : Promise.reject(late)));
       if (SERVER.log.end) await calls(SERVER.log.end);
     }
   });
-  await check("close", async () => within(peer.close(), 4000, "close"));
+  await check("close", async () => within(peer.close(), "close"));
 }
 
 /** A session whose client declares nothing. */

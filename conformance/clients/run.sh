@@ -85,13 +85,13 @@ command_of() {
     esac
 }
 
-# Runs one client within a time limit: three sessions of 90 s and a margin. After a crash, the
-# missing checks are failures.
+# Runs one client within a time limit: three sessions of ten minutes and a margin. After a crash, the missing checks are
+# failures.
 run_client() {
     local arguments=("$transport" "$out" "$tested" "${command[@]}")
     case $1 in
-        py) timeout 400 "$here/py/.venv/bin/python" "$here/py/client.py" "${arguments[@]}" ;;
-        *) timeout 400 node "$here/$1/client.mjs" "${arguments[@]}" ;;
+        py) timeout 1900 "$here/py/.venv/bin/python" "$here/py/client.py" "${arguments[@]}" ;;
+        *) timeout 1900 node "$here/$1/client.mjs" "${arguments[@]}" ;;
     esac || note "client $1 ended with exit code $?"
     local folder
     for folder in "$out/$1"-*; do

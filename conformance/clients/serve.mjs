@@ -5,7 +5,7 @@
 
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { holds, same, within } from "./harness.mjs";
+import { PATIENCE, holds, inTime, same, within } from "./harness.mjs";
 import { NOT_FOUND, PROTOCOL, contents, fails, refused, said, text } from "./results.mjs";
 
 /** SHA-256 of `hello`. */
@@ -107,15 +107,15 @@ export function greeting(result, ...lines) {
 }
 
 /** Waits for the end of a process. */
-export async function gone(pid, timeout) {
-  const deadline = Date.now() + timeout;
+export async function gone(pid) {
+  const deadline = Date.now() + PATIENCE;
   for (;;) {
     try {
       process.kill(pid, 0);
     } catch {
       return;
     }
-    if (Date.now() > deadline) throw new Error(`process ${pid} of a call still runs after ${timeout} ms`);
+    if (Date.now() > deadline) throw new Error(`process ${pid} of a call still runs after ${PATIENCE} ms`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
@@ -128,7 +128,7 @@ function steps(peer, args, options) {
   const ended = peer.call("steps", args, { onprogress, ...options });
   // It may fail before it is awaited; the caller awaits it.
   ended.catch(() => {});
-  return { first: within(first, 5000, "the first progress"), ended };
+  return { first: within(first, "the first progress"), ended };
 }
 
 /** Every check of one connected peer; `session` prints the results. */
@@ -200,13 +200,18 @@ export async function checkPeer(session, peer) {
     same(seen, peer.losesProgress ? expected.slice(0, seen.length) : expected, "progress");
   });
   await check("parallel", async () => {
-    const order = [];
-    const slow = steps(peer, { count: 20, delay: 0.05 });
-    await slow.first;
-    said(await peer.call("count", { text: "one two\n" }), "      1       2       8\n");
-    order.push("quick");
-    said(await slow.ended.finally(() => order.push("slow")), "20 steps\n");
-    same(order, ["quick", "slow"], "order of the results");
+    await inTime(1000, async (milliseconds) => {
+      const order = [];
+      const slow = steps(peer, { count: 20, delay: milliseconds / 20_000 });
+      const ended = slow.ended.finally(() => order.push("slow"));
+      // It may fail before it is awaited; the await below reports that.
+      ended.catch(() => {});
+      await slow.first;
+      said(await peer.call("count", { text: "one two\n" }), "      1       2       8\n");
+      order.push("quick");
+      said(await ended, "20 steps\n");
+      same(order, ["quick", "slow"], "order of the results");
+    });
   });
   await check("cancel", async () => {
     const abort = new AbortController();
@@ -216,8 +221,8 @@ export async function checkPeer(session, peer) {
     same(new Set(programs).size, CANCELLED, `processes ${programs}`);
     abort.abort("no longer wanted");
     const outcomes = calls.map(({ ended }) => ended.then((result) => `a result: ${JSON.stringify(result)}`, () => "rejected"));
-    same(await within(Promise.all(outcomes), 2000, "the cancelled calls"), calls.map(() => "rejected"), "outcomes");
-    for (const program of programs) await gone(program, 3000);
+    same(await within(Promise.all(outcomes), "the cancelled calls"), calls.map(() => "rejected"), "outcomes");
+    for (const program of programs) await gone(program);
     said(await peer.call("steps", { count: 1 }), "1 steps\n");
   });
 
@@ -291,7 +296,7 @@ export async function checkPeer(session, peer) {
     await changes.close();
   });
 
-  await check("close", async () => within(peer.close(), 2000, "close"));
+  await check("close", async () => within(peer.close(), "close"));
 }
 
 /** Two checks that need a session of their own, whose client never declared elicitation. */
@@ -305,9 +310,9 @@ export async function checkBarePeer(session, peer) {
     const { first, ended } = steps(peer, { count: 100, delay: 1 });
     const outcome = ended.then((result) => (result.isError ? "an error" : text(result)), () => "an error");
     const program = await first;
-    // The client waits two seconds before it sends SIGTERM; the server then exits at once.
-    await within(peer.close(), 4000, "close");
-    same(await within(outcome, 1000, "the call that was under way"), "an error", "outcome of that call");
-    await gone(program, 8000);
-  }, 15_000);
+    // The client waits two seconds before it sends SIGTERM. `wire.py` checks when the server exits.
+    await within(peer.close(), "close");
+    same(await within(outcome, "the call that was under way"), "an error", "outcome of that call");
+    await gone(program);
+  });
 }

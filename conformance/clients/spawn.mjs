@@ -6,8 +6,6 @@ import { fileURLToPath } from "node:url";
 import { within } from "./harness.mjs";
 
 const tap = (transport) => fileURLToPath(new URL(`tap_${transport}.py`, import.meta.url));
-/** Milliseconds until the server listens. */
-const LISTEN_TIMEOUT = 30_000;
 
 /** The command that runs `server` behind the tap of stdio with its logs in `folder`, as the SDKs take it. */
 export function tapped(folder, server) {
@@ -21,6 +19,6 @@ export async function served(folder, server) {
   const first = new Promise((resolve, reject) => {
     createInterface(child.stdout).once("line", resolve).once("close", () => reject(new Error("the server does not listen")));
   });
-  const url = await within(first, LISTEN_TIMEOUT, "the server's URL");
+  const url = await within(first, "the server's URL");
   return { url, end: () => child.stdin.end() };
 }

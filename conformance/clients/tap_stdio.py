@@ -86,7 +86,7 @@ def main():
     reader.start()
     code = child.wait()
     # A grandchild may hold the pipe open; all bytes of the server have arrived.
-    reader.join(1)
+    reader.join(60)
     log.write("!", f"exit {code}".encode())
     os._exit(code if code >= 0 else 128 - code)
 

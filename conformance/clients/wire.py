@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 META = "io.modelcontextprotocol/"
@@ -26,12 +27,14 @@ CACHED = {
     "resources/read",
 }
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-# A response may be written before the cancellation is read; within this time it is not an error.
-CROSSED = 0.15
-# An idle server must exit within this time after the end of its input, any server after SIGTERM.
-EXIT_LIMIT = 2.0
-# A server with a call in flight may run for its grace period (5 s by default) or until SIGTERM.
-BUSY_LIMIT = 5.0
+# Messages of a cancelled request after the server has certainly read the cancellation: a worker may be writing one.
+CROSSED = 1
+# Default grace period of a server with a call in flight. SIGTERM ends it.
+GRACE = 5.0
+# An idle server must not use its grace period.
+EXIT_LIMIT = 4.5
+# Seconds until an event that must happen; longer than anything takes on a busy machine.
+PATIENCE = 60.0
 # HTTP status of a response with this error in the modern era, unless it is an event stream; 200 for other errors.
 STATUS = {-32700: 400, -32600: 400, -32601: 404, -32602: 400, -32020: 400, -32021: 400, -32022: 400}
 # Members of the messages that differ between servers.
@@ -80,10 +83,10 @@ class Log:
         return None
 
     def answers(self):
-        """Heads of the responses over HTTP."""
-        for _, mark, text in self.records:
+        """Heads of the responses over HTTP, as (at, head)."""
+        for at, mark, text in self.records:
             if mark == "!" and text.startswith("answer "):
-                yield json.loads(text.removeprefix("answer "))
+                yield at, json.loads(text.removeprefix("answer "))
 
     def requests(self):
         """Requests of the client: id to (at, message)."""
@@ -103,7 +106,7 @@ class Log:
 
     def refused_resumptions(self):
         """Number of streams that the client resumed after their events were dropped."""
-        return sum(answer.get("resumes", False) and answer["status"] == 410 for answer in self.answers())
+        return sum(answer.get("resumes", False) and answer["status"] == 410 for _, answer in self.answers())
 
     def modern(self):
         """True if there was no handshake."""
@@ -130,24 +133,47 @@ def lines(log):
         yield "the last line has no newline"
 
 
+def cancellations(log):
+    """Cancelled requests: id to the time at which the server has certainly read the cancellation."""
+    sent, over = {}, []
+    for at, mark, message in log.messages:
+        if mark == ">" and message.get("method") == "notifications/cancelled":
+            sent.setdefault(key(message["params"]["requestId"]), at)
+    if log.http:
+        # All have been read when there are as many responses as cancellations.
+        done = [at for at, answer in log.answers() if answer.get("method") == "notifications/cancelled"]
+        over = [at for count, at in enumerate(done, 1) if sum(began <= at for began in sent.values()) == count]
+    asked = {name: at for name, (at, _) in log.requests().items()}
+    answered = [(at, key(m.get("id"))) for at, mark, m in log.messages if mark == "<" and "method" not in m]
+    read = {}
+    for name, began in sent.items():
+        if not log.http:
+            # A server reads in order, so the response to a later request shows it.
+            over = [at for at, other in answered if asked.get(other, 0) > began]
+        read[name] = next((at for at in over if at >= began), float("inf"))
+    return {**read, **log.left} if log.modern() else read
+
+
 def answers(log):
     """Each request has one response with its id, a cancelled one none; there are no other responses."""
     asked = log.requests()
-    cancelled = {}
+    cancelled = cancellations(log)
+    late = Counter()
     answered = {}
+
+    def too_late(name, at):
+        late[name] += at > cancelled.get(name, at)
+        return late[name] > CROSSED
+
     eof = log.event("eof") or log.event("signal") or (float("inf"), "")
     tokens = {}
     for name, (_, message) in asked.items():
         if "progressToken" in meta(message):
             tokens[key(meta(message)["progressToken"])] = name
-    if log.modern():
-        cancelled.update(log.left)
     # A client that resumes the stream of a cancelled call gets an error without an id.
     refused = log.refused_resumptions()
     for at, mark, message in log.messages:
         method = message.get("method")
-        if mark == ">" and method == "notifications/cancelled":
-            cancelled.setdefault(key(message["params"]["requestId"]), at)
         if mark == "<" and method is None:
             name = key(message.get("id"))
             if message.get("id") is None and "error" in message and refused > 0:
@@ -157,7 +183,7 @@ def answers(log):
                 yield f"a response without a request: {json.dumps(message)}"
             elif name in answered:
                 yield f"a second answer: {json.dumps(message)}"
-            elif at > cancelled.get(name, at) + CROSSED:
+            elif too_late(name, at):
                 yield f"a response to a cancelled request: {json.dumps(message)}"
             answered[name] = at
         if mark == "<" and method == "notifications/progress":
@@ -166,7 +192,7 @@ def answers(log):
                 yield f"progress for an unknown token: {json.dumps(message)}"
             elif name in answered:
                 yield f"progress after the response: {json.dumps(message)}"
-            elif at > cancelled.get(name, at) + CROSSED:
+            elif too_late(name, at):
                 yield f"progress of a cancelled request: {json.dumps(message)}"
     yield from steps(log, tokens, answered)
     for name, (at, message) in asked.items():
@@ -299,10 +325,10 @@ def not_found(error, origin, modern, shown):
 
 
 def exits(log):
-    """The server exits by itself with code 0 within 2 s of the end of its input; a probed process may get SIGTERM.
+    """The server exits by itself with code 0 at the end of its input; a probed process may get SIGTERM.
 
     With a call in flight it may use its grace period, and SIGTERM must end that period. Over HTTP there is no input:
-    the server exits after SIGTERM, with a call in flight within its grace period.
+    the server exits after SIGTERM, with a call in flight after its grace period.
     """
     end = log.event("exit ")
     eof, told = log.event("eof"), log.event("signal ")
@@ -310,7 +336,7 @@ def exits(log):
         yield f"{log.path.name}: no exit in the log: its client killed it, or it still runs"
         return
     if log.http:
-        took, limit = (end[0] - told[0], BUSY_LIMIT + 0.5 if log.busy_at(told[0]) else EXIT_LIMIT) if told else (0, 0)
+        took, limit = (end[0] - told[0], PATIENCE if log.busy_at(told[0]) else EXIT_LIMIT) if told else (0, 0)
         if told is None:
             yield f"{log.path.name}: exit {end[1]} before SIGTERM"
         elif took > limit:
@@ -319,11 +345,10 @@ def exits(log):
             yield f"{log.path.name}: exit code {end[1]}"
         return
     busy = eof is not None and log.busy_at(eof[0])
-    if busy and told and told[0] < end[0]:
-        start = told[0]
-    else:
-        start = min(t for t in (eof and eof[0], told and told[0], end[0]) if t is not None)
-    limit = BUSY_LIMIT + 0.5 if busy and start == eof[0] else EXIT_LIMIT
+    start = min(t for t in (eof and eof[0], told and told[0], end[0]) if t is not None)
+    # The clients send SIGTERM two seconds after the end of the input.
+    told_early = told and told[0] < start + GRACE / 2
+    limit = PATIENCE if busy and not told_early else EXIT_LIMIT
     if end[0] - start > limit:
         yield f"{log.path.name}: exited {end[0] - start:.1f} s after {'eof' if eof else 'SIGTERM'}, later than allowed"
     if log.is_probe() and told:
@@ -384,8 +409,8 @@ def answered_well(answer, errors, modern):
 
 
 def settled(folder):
-    """Returns all logs of the session; waits two seconds for a server that has not exited yet."""
-    deadline = time.monotonic() + BUSY_LIMIT + 1
+    """Returns all logs of the session, after the exit of all servers."""
+    deadline = time.monotonic() + PATIENCE
     while True:
         logs = [Log(path) for path in sorted(folder.glob("wire-*.log"))]
         if all(log.event("exit ") for log in logs) or time.monotonic() > deadline:

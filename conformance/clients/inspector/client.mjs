@@ -3,14 +3,14 @@
 // Used as `node client.mjs stdio|http OUT board|serve SERVER ARGS…`; the wire logs go to folders under OUT. What the
 // command line cannot do is tried as well, so that every run verifies `../unable.txt`.
 
-import { Session } from "../harness.mjs";
+import { PATIENCE, Session } from "../harness.mjs";
 import { PROTOCOL } from "../results.mjs";
 import { Command } from "./command.mjs";
 
 const [over, out, tested, ...server] = process.argv.slice(2);
 const { checkEra } = await import(`./${tested}.mjs`);
 /** A session is some thirty runs, each of which starts two programs; in milliseconds. */
-const SESSION_TIMEOUT = 180_000;
+const SESSION_TIMEOUT = 30 * PATIENCE;
 
 await Promise.all(Object.keys(PROTOCOL).map(async (era) => {
   const session = new Session(`inspector/${era}`, out);

@@ -4,13 +4,11 @@ import { spawn } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { holds, same, within } from "../harness.mjs";
+import { PATIENCE, holds, same, within } from "../harness.mjs";
 import { refused } from "../results.mjs";
 import { served, tapped } from "../spawn.mjs";
 
 const CLI = fileURLToPath(new URL("node_modules/.bin/mcp-inspector", import.meta.url));
-/** Longest single run in milliseconds; it starts two programs. */
-export const RUN_TIMEOUT = 20_000;
 /** Exit code of a call whose result is an error. */
 export const TOOL_ERROR = 5;
 
@@ -53,7 +51,7 @@ export class Command {
   /** Runs a method to its end: exit code, the printed result or error, and the whole output. */
   async run(...args) {
     const started = await this.start("--method", ...args);
-    const code = await within(started.ended, RUN_TIMEOUT, "the command").finally(() => started.child.kill("SIGKILL"));
+    const code = await within(started.ended, "the command").finally(() => started.child.kill("SIGKILL"));
     const last = (stream) => stream.trim().split("\n").at(-1);
     const parsed = (line) => (line?.startsWith("{") ? JSON.parse(line) : {});
     return {
@@ -100,23 +98,23 @@ export class Command {
   }
 
   /** Waits until the wire has `count` lines that `fits` accepts. */
-  async seen(fits, count, what, timeout) {
-    const deadline = Date.now() + timeout;
+  async seen(fits, count, what) {
+    const deadline = Date.now() + PATIENCE;
     while (this.wire().filter(fits).length < count) {
-      if (Date.now() > deadline) throw new Error(`${what}: not within ${timeout} ms`);
+      if (Date.now() > deadline) throw new Error(`${what}: not within ${PATIENCE} ms`);
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   }
 
   /** Interrupts a call after its first progress and waits for the end of the command. Returns that progress. */
-  async interrupted(name, args, timeout) {
+  async interrupted(name, args) {
     const progress = (line) => line.includes(" < ") && line.includes('"notifications/progress"');
     const before = this.wire().filter(progress);
     const started = await this.start("--method", ...tool(name, args), "--tool-metadata", "progressToken=p");
     try {
-      await this.seen(progress, before.length + 1, "the first progress", RUN_TIMEOUT);
+      await this.seen(progress, before.length + 1, "the first progress");
       started.child.kill("SIGINT");
-      await within(started.ended, timeout, "the interrupted command");
+      await within(started.ended, "the interrupted command");
     } finally {
       started.child.kill("SIGKILL");
     }
@@ -124,18 +122,21 @@ export class Command {
   }
 
   /** As `interrupted`; also waits for the end of all servers. */
-  async ended(name, args, timeout) {
-    await this.interrupted(name, args, timeout);
-    await this.seen((line) => line.includes(" ! exit"), this.#logs().length, "the end of every server", 6000);
+  async ended(name, args) {
+    await this.interrupted(name, args);
+    await this.#allEnded();
   }
 
-  /**
-   * Waits until a call was cancelled: by a notification, or over HTTP in the modern era by the end of its connection,
-   * which the log may have a little after the end of the command.
-   */
+  /** Waits for the end of all servers, which is the last line of each log. */
+  #allEnded() {
+    return this.seen((line) => line.includes(" ! exit"), this.#logs().length, "the end of every server");
+  }
+
+  /** Checks that a call was cancelled: by a notification, or over HTTP in the modern era by the end of its connection. */
   async cancelled() {
+    await this.#allEnded();
     const notified = (line) => line.includes(" > ") && line.includes('"notifications/cancelled"');
     const left = (line) => this.era === "modern" && line.includes(" ! hung up on ");
-    await this.seen((line) => notified(line) || left(line), 1, "an interrupted command sent no notifications/cancelled", 3000);
+    holds(this.wire().some((line) => notified(line) || left(line)), "an interrupted command sent no notifications/cancelled");
   }
 }

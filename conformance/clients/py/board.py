@@ -12,7 +12,7 @@ import anyio
 import mcp_types as types
 from mcp import MCPError
 
-from harness import Inbox, same
+from harness import PATIENCE, Inbox, in_time, same
 from results import NOT_FOUND, PROTOCOL, contents, fails, refused, said, text
 
 # Name and logger of the server; a proxy in front of it replaces them.
@@ -27,7 +27,9 @@ STATUS = {
 }
 # Default number of workers of the server.
 WORKERS = 4
-# A call that takes longer than a check.
+# Milliseconds of a step of a call that is cancelled. It has a hundred, which take longer than the next call may.
+STEP = 720
+# A call that takes longer than any wait.
 SLOW = ("blink", {"pin": 1, "times": 100, "intervalMs": 1000})
 
 
@@ -185,30 +187,33 @@ async def check_peer(session, peer):
                 outcome.push(error)
 
         group.start_soon(run)
-        with anyio.fail_after(3):
+        with anyio.fail_after(PATIENCE):
             await first.wait()
         return outcome
 
     async def parallel():
-        async with anyio.create_task_group() as group:
-            outcome = await under_way(group, {"pin": 7, "times": 20, "intervalMs": 50})
-            await reads(8, 0)
-            same(outcome.receiver.statistics().current_buffer_used, 0, "slow answers before the quick one")
-            said(await outcome.next("the slow answer"), "pin 7 blinked 20 times")
+        async def body(seconds):
+            async with anyio.create_task_group() as group:
+                outcome = await under_way(group, {"pin": 7, "times": 20, "intervalMs": 50 * seconds})
+                await reads(8, 0)
+                same(outcome.receiver.statistics().current_buffer_used, 0, "slow answers before the quick one")
+                said(await outcome.next("the slow answer"), "pin 7 blinked 20 times")
+
+        await in_time(1, body)
 
     async def cancel():
         async with anyio.create_task_group() as group:
-            # As many as the server has workers: only cancelled work makes room for the next call.
+            # As many as the server has workers, and longer than the next call may take: only cancelled work makes room.
             outcomes = [
-                await under_way(group, {"pin": pin, "times": 100, "intervalMs": 100}) for pin in range(WORKERS)
+                await under_way(group, {"pin": pin, "times": 100, "intervalMs": STEP}) for pin in range(WORKERS)
             ]
             group.cancel_scope.cancel()
         for outcome in outcomes:
             same(outcome.receiver.statistics().current_buffer_used, 0, "answers of a cancelled call")
-        # Longer than the interval of the cancelled calls, so that the wire log would show a step or a response of them.
-        with anyio.move_on_after(2) as limit:
-            said(await peer.call("blink", {"pin": 10, "times": 4, "intervalMs": 100}), "pin 10 blinked 4 times")
-        assert not limit.cancelled_caught, "the next call: nothing within 2 s"
+        # Longer than two steps of the cancelled calls, which the wire log would show.
+        with anyio.move_on_after(PATIENCE) as limit:
+            said(await peer.call("blink", {"pin": 10, "times": 8, "intervalMs": STEP // 3}), "pin 10 blinked 8 times")
+        assert not limit.cancelled_caught, f"the next call: nothing within {PATIENCE} s"
 
     def erase(answer, expected, left):
         async def body():

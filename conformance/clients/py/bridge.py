@@ -8,7 +8,7 @@ import anyio
 import mcp_types as types
 from mcp import MCPError
 
-from harness import same
+from harness import PATIENCE, same
 from results import PROTOCOL
 
 SERVERS = Path(__file__).resolve().parents[2] / "bridge" / "servers.json"
@@ -27,8 +27,6 @@ async def roots(_):
     return types.ListRootsResult(roots=[types.Root(uri="file:///bridge", name="bridge")])
 
 
-# Seconds. Server-everything does not end with its input, so that the proxy and the client wait for it.
-CLOSE_TIMEOUT = 4
 CALLBACKS = {"sampling_callback": sampled, "list_roots_callback": roots}
 
 
@@ -93,7 +91,7 @@ async def check_peer(session, peer):
 
         await calls(entry, progress_callback=progressed)
         # Callbacks run in tasks of their own, which may be later than the result.
-        with anyio.move_on_after(3):
+        with anyio.move_on_after(PATIENCE):
             while len(seen) < entry["steps"]:
                 await anyio.sleep(0.01)
         same(sorted(seen), list(range(1, entry["steps"] + 1)), "progress")
@@ -111,7 +109,7 @@ async def check_peer(session, peer):
                 raise AssertionError(f"a result of the cancelled call: {result!r}")
 
             group.start_soon(run)
-            with anyio.fail_after(5):
+            with anyio.fail_after(PATIENCE):
                 await started.wait()
             group.cancel_scope.cancel()
         await calls(entry["next"])
@@ -144,7 +142,7 @@ async def check_peer(session, peer):
         entry = SERVER["subscription"]
         async with peer.watch(entry["uri"]):
             await calls(entry["change"])
-            same(await peer.updates.next("the update", 8), entry["uri"], "update")
+            same(await peer.updates.next("the update"), entry["uri"], "update")
             if end := entry.get("end"):
                 await calls(end)
 
@@ -152,19 +150,18 @@ async def check_peer(session, peer):
         entry = SERVER["log"]
         options = await peer.logging("debug")
         # A server of the session protocol does not name the call of a message, and the message may arrive after the call.
-        for tries in range(5, 0, -1):
+        late, here = anyio.current_time() + PATIENCE, False
+        while not here:
             await calls(entry["change"], **options)
             try:
                 while entry["data"] not in json.dumps((await peer.logs.next("the log message", 1))[2]):
                     pass
-                tries = 0
+                here = True
             except AssertionError:
-                if tries == 1:
+                if anyio.current_time() > late:
                     raise
             if end := entry.get("end"):
                 await calls(end)
-            if tries == 0:
-                return
 
     checks = {"connect": connect, "list": listed, "call": call}
     if not FEW:

@@ -11,8 +11,10 @@ from pathlib import Path
 import anyio
 
 PLAN = Path(__file__).resolve().parent.parent / "plan.json"
-# Seconds.
-CHECK_TIMEOUT = 10
+# Seconds until an event that must happen; longer than anything takes on a busy machine.
+PATIENCE = 60
+# Seconds of one check, so that its report names the event.
+CHECK_TIMEOUT = 3 * PATIENCE
 # Longest run of wire lines shown for one failure, and longest line.
 EXCERPT_LINES = 40
 EXCERPT_WIDTH = 2000
@@ -31,10 +33,19 @@ class Inbox:
     def push(self, thing):
         self.sender.send_nowait(thing)
 
-    async def next(self, what, timeout=3):
+    async def next(self, what, timeout=PATIENCE):
         with anyio.move_on_after(timeout):
             return await self.receiver.receive()
         raise AssertionError(f"{what}: nothing within {timeout} s")
+
+
+async def in_time(seconds, body):
+    """Repeats a check that compares durations with ten times the duration: other programs may have used the processors."""
+    try:
+        return await body(seconds)
+    except* AssertionError:
+        pass
+    await body(10 * seconds)
 
 
 class Session:

@@ -14,7 +14,7 @@ TEXT = "x" * (6 << 20)
 
 
 async def run(mode, url):
-    async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+    async with Client(url, mode=mode, read_timeout_seconds=60) as client:
         for _ in range(2):
             try:
                 result = await client.call_tool("file_write", {"path": "big.txt", "text": TEXT})

@@ -12,14 +12,14 @@ import anyio
 import mcp_types as types
 from mcp import MCPError
 
-from harness import Inbox, same
+from harness import PATIENCE, Inbox, in_time, same
 from results import NOT_FOUND, PROTOCOL, contents, fails, refused, said, text
 
 # SHA-256 of `hello`.
 DIGEST = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
 # Calls that are cancelled together.
 CANCELLED = 4
-# A call that takes longer than a check.
+# A call that takes longer than any wait.
 SLOW = ("steps", {"count": 100, "delay": 1})
 
 
@@ -51,17 +51,17 @@ def process(message):
     return int(found[1])
 
 
-async def ended(message, timeout=8):
+async def ended(message):
     """Waits for the end of the program that sent this message first."""
     pid = process(message)
-    with anyio.move_on_after(timeout):
+    with anyio.move_on_after(PATIENCE):
         while True:
             try:
                 os.kill(pid, 0)
             except ProcessLookupError:
                 return
             await anyio.sleep(0.02)
-    raise AssertionError(f"process {pid} of a call still runs after {timeout} s")
+    raise AssertionError(f"process {pid} of a call still runs after {PATIENCE} s")
 
 
 async def check_peer(session, peer):
@@ -214,14 +214,17 @@ async def check_peer(session, peer):
                 outcome.push(error)
 
         group.start_soon(run)
-        return await messages.next("the first message", 5), outcome
+        return await messages.next("the first message"), outcome
 
     async def parallel():
-        async with anyio.create_task_group() as group:
-            _, outcome = await under_way(group, {"count": 20, "delay": 0.05})
-            said(await peer.call("count", {"text": "one two\n"}), "      1       2       8\n")
-            same(outcome.receiver.statistics().current_buffer_used, 0, "slow results before the quick one")
-            said(await outcome.next("the slow result"), "20 steps\n")
+        async def body(seconds):
+            async with anyio.create_task_group() as group:
+                _, outcome = await under_way(group, {"count": 20, "delay": 0.05 * seconds})
+                said(await peer.call("count", {"text": "one two\n"}), "      1       2       8\n")
+                same(outcome.receiver.statistics().current_buffer_used, 0, "slow results before the quick one")
+                said(await outcome.next("the slow result"), "20 steps\n")
+
+        await in_time(1, body)
 
     async def cancel():
         async with anyio.create_task_group() as group:
@@ -230,7 +233,7 @@ async def check_peer(session, peer):
         same(len({message for message, _ in calls}), CANCELLED, "number of programs")
         for message, outcome in calls:
             same(outcome.receiver.statistics().current_buffer_used, 0, "results of a cancelled call")
-            await ended(message, 3)
+            await ended(message)
         said(await peer.call("steps", {"count": 1}), "1 steps\n")
 
     def erase(answer, judge, expected, left):
@@ -300,7 +303,7 @@ async def check_peer(session, peer):
     async def list_changed():
         async with peer.tool_changes():
             definition.add_tool("extra", {"description": "A new tool", "run": ["echo", "extra"]})
-            await peer.changes.next("the change of the list", 8)
+            await peer.changes.next("the change of the list")
             same({tool.name for tool in await tools()}, set(definition.entries("tools")), "tools")
             said(await peer.call("extra"), "extra\n")
 

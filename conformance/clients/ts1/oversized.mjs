@@ -13,7 +13,7 @@ async function run(url) {
   await client.connect(new StreamableHTTPClientTransport(new URL(url)));
   for (let round = 0; round < 2; round++) {
     const outcome = await client
-      .callTool({ name: "file_write", arguments: { path: "big.txt", text } }, undefined, { timeout: 20_000 })
+      .callTool({ name: "file_write", arguments: { path: "big.txt", text } }, undefined, { timeout: 60_000 })
       .then(() => "the call succeeded", (error) => String(error));
     if (!outcome.includes("4194304 bytes")) throw new Error(`the error does not name the limit: ${outcome}`);
     const { isError } = await client.callTool({ name: "gpio_read", arguments: { pin: 4 } });

@@ -6,7 +6,7 @@
 
 import { Client, LOG_LEVEL_META_KEY, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
-import { Inbox, Session } from "../harness.mjs";
+import { Inbox, PATIENCE, Session } from "../harness.mjs";
 import { inSession } from "../session.mjs";
 import { served, tapped } from "../spawn.mjs";
 
@@ -17,7 +17,7 @@ const MODES = { modern: { pin: "2026-07-28" }, auto: "auto", legacy: "legacy" };
 async function connect(session, mode, capabilities) {
   const client = new Client(
     { name: "tinymcp-ts2", version: "1" },
-    { capabilities, versionNegotiation: { mode: MODES[mode], probe: { timeoutMs: 20_000 } } },
+    { capabilities, versionNegotiation: { mode: MODES[mode], probe: { timeoutMs: PATIENCE } } },
   );
   const peer = {
     // On a busy machine several lines are read at once, and this SDK drops progress that is followed by its
