@@ -25,7 +25,9 @@ import time
 
 START = time.monotonic()
 # Seconds until the server listens; a board under emulation needs some.
-LISTEN_TIMEOUT = 20
+LISTEN_TIMEOUT = 60
+# Seconds until the connections of a server that has exited end.
+FINAL_TIMEOUT = 10
 CHUNK = 65536
 
 
@@ -36,13 +38,13 @@ class Log:
         self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.lock = threading.Lock()
 
-    def write(self, mark, text):
+    def write(self, mark, text, at=None):
         with self.lock:
-            stamp = f"{time.monotonic() - START:.3f} {mark} ".encode()
+            stamp = f"{(at or time.monotonic()) - START:.3f} {mark} ".encode()
             os.write(self.file, stamp + text.replace(b"\n", b"\xe2\x90\xa4") + b"\n")
 
-    def event(self, text):
-        self.write("!", text.encode())
+    def event(self, text, at=None):
+        self.write("!", text.encode(), at)
 
 
 class Gone(Exception):
@@ -310,6 +312,8 @@ def main():
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, passed_on)
 
+    connections = []
+
     def accept():
         while True:
             client, _ = door.accept()
@@ -319,7 +323,8 @@ def main():
             except ConnectionError:
                 client.close()
                 continue
-            threading.Thread(target=connection.serve, daemon=True).start()
+            connections.append(threading.Thread(target=connection.serve, daemon=True))
+            connections[-1].start()
 
     def told():
         while os.read(0, CHUNK):
@@ -336,7 +341,11 @@ def main():
     else:
         child.kill()
     code = child.wait()
-    log.event(f"exit {code}")
+    ended = time.monotonic()
+    # The exit is the last record, so a reader that finds it has all. A client that reads nothing would hold its thread.
+    for connection in connections:
+        connection.join(FINAL_TIMEOUT)
+    log.event(f"exit {code}", ended)
     os._exit(code if code >= 0 else 128 - code)
 
 
