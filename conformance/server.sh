@@ -51,17 +51,17 @@ url=$(url_in "$out/server.log" "$pid")
 result=0
 for revision in 2025-11-25 2026-07-28; do
     # The output is stored; the exit code is the verdict, for which only scored scenarios count.
-    if timeout 300 conformance server --url "$url" --requirements "$revision" -o "$out/scored-$revision" \
+    if timeout 900 conformance server --url "$url" --requirements "$revision" -o "$out/scored-$revision" \
         >"$out/scored-$revision.txt" 2>&1; then
         printf '%s\n' "ok scored scenarios of $revision"
     else
         printf '%s\n' "FAIL scored scenarios of $revision: see $out/scored-$revision.txt"
         result=1
     fi
-    timeout 300 conformance server --url "$url" --suite all --spec-version "$revision" -o "$out/all-$revision" \
+    timeout 900 conformance server --url "$url" --suite all --spec-version "$revision" -o "$out/all-$revision" \
         >"$out/all-$revision.txt" 2>&1 || true
     for scenario in $extensions; do
-        timeout 90 conformance server --url "$url" --scenario "$scenario" --force --spec-version "$revision" \
+        timeout 180 conformance server --url "$url" --scenario "$scenario" --force --spec-version "$revision" \
             -o "$out/all-$revision" >"$out/all-$revision-$scenario.txt" 2>&1 || true
     done
     python3 "$suite/report.py" "$revision" "$out/all-$revision" "$suite/expected.txt" || result=1
@@ -69,7 +69,7 @@ done
 tasks='lifecycle capability-negotiation wire-fields request-state-removal mrtr-input request-headers
     dispatch-and-envelope status-notifications required-task-error mrtr-composition'
 for scenario in $tasks; do
-    timeout 60 conformance server --url "$url" --scenario "tasks-$scenario" -o "$out/tasks" \
+    timeout 180 conformance server --url "$url" --scenario "tasks-$scenario" -o "$out/tasks" \
         >"$out/tasks-$scenario.txt" 2>&1 || true
 done
 python3 "$suite/report.py" 2026-07-28 "$out/tasks" "$suite/expected.txt" || result=1
