@@ -33,8 +33,8 @@ use crate::model::Level;
 use crate::model::trace::TraceParent;
 #[cfg(feature = "observe")]
 use crate::observe::{Observation, RequestFacts, RequestOutcome, RequestSide};
+use crate::rpc::RpcError;
 use crate::rpc::pending::Pending;
-use crate::rpc::{Id, RpcError};
 use crate::sync::{lock, wait_for};
 use crate::transport::client::{Failure, Kind, NegotiatedEra, Outgoing, SendMode, Session, Transport};
 
@@ -42,6 +42,7 @@ use super::ClientStats;
 use super::cache::Cache;
 use super::handlers::HandlerPool;
 use super::pending_call::{CallTimeout, PendingCall, RawReply, Waiters};
+use super::server_requests::OpenRequest;
 use super::subscriptions::Subscriptions;
 
 /// Number of documents that are stored for reuse by later responses.
@@ -117,8 +118,8 @@ struct Negotiated {
 pub(super) struct SessionState {
     /// Lowest level of log entries, in the era whose requests contain it.
     pub log_level: Mutex<Option<Level>>,
-    /// Ids of the server's requests that are being handled and not cancelled.
-    pub server_requests: Mutex<Vec<Id>>,
+    /// The server's requests that are being handled and not cancelled.
+    pub server_requests: Mutex<Vec<OpenRequest>>,
     /// One attempt to open a lost session again serves all threads.
     pub renewal: Mutex<Renewal>,
     pub renewed: Condvar,
@@ -508,6 +509,7 @@ impl Core {
         for (_, pending) in waiting {
             pending.finish(Err(failure.clone()));
         }
+        self.cancel_requests();
         self.transport.interrupt_caller();
         true
     }

@@ -34,6 +34,7 @@ use crate::rpc::{RpcError, code};
 use crate::sync::lock;
 
 use super::extension::{Extensions, Received};
+use super::server_requests::Cancellation;
 
 /// A log entry of a server. Its content is untrusted.
 ///
@@ -106,6 +107,9 @@ pub(super) enum Declined {
 pub(crate) struct Forwarded {
     /// The request.
     pub(crate) request: InputRequest,
+    /// Cancellation by the server, or by the end of its connection.
+    #[allow(dead_code, reason = "read by the hub")]
+    pub(crate) cancellation: Arc<Cancellation>,
     respond: Option<Respond>,
 }
 
@@ -113,8 +117,8 @@ pub(crate) struct Forwarded {
 pub(super) type Respond = Box<dyn FnOnce(Result<&Json, &RpcError>) + Send>;
 
 impl Forwarded {
-    pub(super) fn new(request: InputRequest, respond: Respond) -> Forwarded {
-        Forwarded { request, respond: Some(respond) }
+    pub(super) fn new(request: InputRequest, respond: Respond, cancellation: Arc<Cancellation>) -> Forwarded {
+        Forwarded { request, cancellation, respond: Some(respond) }
     }
 
     /// Sends the response, unless the server has cancelled the request.

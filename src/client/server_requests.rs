@@ -7,8 +7,9 @@
 //! # Invariants
 //! - No function here blocks: they run on the reader thread.
 //! - A cancelled request gets no response (basic/utilities/cancellation).
+//! - The end of the connection cancels the open requests.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::era::client::{self as codec, write_response};
 use crate::json::{Json, Value, Writer};
@@ -20,14 +21,55 @@ use crate::transport::client::{Failure, Kind};
 use super::connection::Core;
 use super::handlers::{Declined, Forwarded};
 
+/// A request of the server that is being handled and not cancelled.
+pub(super) struct OpenRequest {
+    id: Id,
+    cancellation: Arc<Cancellation>,
+}
+
+/// Cancellation of one request of the server.
+#[derive(Default)]
+pub(crate) struct Cancellation(Mutex<CancellationState>);
+
+#[derive(Default)]
+enum CancellationState {
+    #[default]
+    Open,
+    Watched(Box<dyn FnOnce() + Send>),
+    Cancelled,
+}
+
+impl Cancellation {
+    /// Runs `hook` when the request is cancelled, at once if it already is. The hook must not
+    /// block.
+    #[allow(dead_code, reason = "called by the hub")]
+    pub(crate) fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) {
+        let mut state = lock(&self.0);
+        match *state {
+            CancellationState::Cancelled => {
+                drop(state);
+                hook();
+            }
+            _ => *state = CancellationState::Watched(Box::new(hook)),
+        }
+    }
+
+    fn cancel(&self) {
+        let before = std::mem::replace(&mut *lock(&self.0), CancellationState::Cancelled);
+        if let CancellationState::Watched(hook) = before {
+            hook();
+        }
+    }
+}
+
 impl Core {
     /// Handles a cancellation by the server: of its own request in a session, otherwise of a listen
     /// request of this client. A listen request usually also receives a result
     /// (basic/patterns/subscriptions, cancellation).
     pub(super) fn cancelled_by_server(self: &Arc<Self>, id: Value<'_>) {
         if self.era().sessions() {
-            if let Some(id) = Id::read(id) {
-                self.close_request(&id);
+            if let Some(open) = Id::read(id).and_then(|id| self.close_request(&id)) {
+                open.cancellation.cancel();
             }
         } else if let Some(id) = id.as_u64().filter(|id| self.subscriptions.listens(*id)) {
             self.fail(id, Failure::Interrupted("the server cancelled the listen request".to_owned()));
@@ -57,13 +99,13 @@ impl Core {
             return self.respond(&raw, Err(&rejection(request.method, why)));
         }
         let method = request.method.to_owned();
-        lock(&self.session.server_requests).push(id.clone());
+        self.open_request(&id);
         // `roots/list` needs no user, so the clock is not stopped.
         let pause = (!matches!(asked, InputRequest::Roots)).then(|| ClockPause::begin(self));
         let core = Arc::clone(self);
         let (name, text) = (id.clone(), raw.clone());
         let queued = self.handlers.run(Box::new(move || {
-            if lock(&core.session.server_requests).contains(&name) {
+            if lock(&core.session.server_requests).iter().any(|open| open.id == name) {
                 let answer = core.handlers.answer(&asked);
                 core.respond_to(&method, &name, &text, answer);
             }
@@ -78,29 +120,44 @@ impl Core {
     /// Passes a request to the relay. Returns it if the client's own handlers must respond.
     fn relay(self: &Arc<Self>, id: &Id, raw: &str, request: InputRequest) -> Option<InputRequest> {
         let Some(relay) = self.handlers.relay() else { return Some(request) };
-        lock(&self.session.server_requests).push(id.clone());
+        let cancellation = self.open_request(id);
         let pause = ClockPause::begin(self);
         let (name, raw) = (id.clone(), raw.to_owned());
         let respond = Box::new(move |answer: Result<&Json, &RpcError>| {
             let ClockPause(core) = &pause;
-            if core.close_request(&name) {
+            if core.close_request(&name).is_some() {
                 core.respond(&raw, answer);
             }
         });
-        let back = relay.forward(Forwarded::new(request, respond)).err()?;
+        let back = relay.forward(Forwarded::new(request, respond, cancellation)).err()?;
         self.close_request(id);
         Some(back.into_request())
     }
 
-    /// Removes a request that is being handled. Returns `false` if the server has cancelled it.
-    fn close_request(&self, id: &Id) -> bool {
+    /// Adds a request that is being handled.
+    fn open_request(&self, id: &Id) -> Arc<Cancellation> {
+        let cancellation = Arc::<Cancellation>::default();
+        let open = OpenRequest { id: id.clone(), cancellation: Arc::clone(&cancellation) };
+        lock(&self.session.server_requests).push(open);
+        cancellation
+    }
+
+    /// Removes a request that is being handled; `None` if it was cancelled.
+    fn close_request(&self, id: &Id) -> Option<OpenRequest> {
         let mut open = lock(&self.session.server_requests);
-        let at = open.iter().position(|open| open == id);
-        at.map(|at| open.swap_remove(at)).is_some()
+        let at = open.iter().position(|open| open.id == *id)?;
+        Some(open.swap_remove(at))
+    }
+
+    /// Cancels all requests, because the connection has ended.
+    pub(super) fn cancel_requests(&self) {
+        for open in std::mem::take(&mut *lock(&self.session.server_requests)) {
+            open.cancellation.cancel();
+        }
     }
 
     fn respond_to(&self, method: &str, id: &Id, raw: &str, answer: Result<InputResponse, Declined>) {
-        if !self.close_request(id) {
+        if self.close_request(id).is_none() {
             return;
         }
         match answer {

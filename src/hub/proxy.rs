@@ -416,6 +416,7 @@ impl Exports {
         }
         if client.is_ok() {
             self.forget_level(key);
+            self.calls.forget_callers(key);
         }
         drop(client);
         self.subscribe();

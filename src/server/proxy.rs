@@ -1,7 +1,7 @@
 //! Server functions for hubs: requests and errors of upstream servers, and access to sessions.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::era::{self, ServerNotification, decode};
@@ -16,7 +16,7 @@ use super::call::deferred::Deferred;
 use super::call::in_flight::Call;
 use super::call::request_state::NOTE;
 use super::call::{CallResult, Job};
-use super::connection::{ClientRequest, Connection, OnResponse};
+use super::connection::{ClientRequest, Connection, OnResponse, ParkedCall};
 use super::context::Context;
 use super::handle::Handle;
 use super::registry::catalog::Delegate;
@@ -89,10 +89,77 @@ impl CallSender {
         Arc::ptr_eq(&self.call, &other.call) || (Arc::ptr_eq(&self.conn, &other.conn) && !self.conn.shared)
     }
 
+    /// Returns the identity of the client.
+    pub(crate) fn client(&self) -> ClientId {
+        ClientId(Arc::downgrade(&self.conn))
+    }
+
+    /// Returns whether the call is known to come from this client.
+    pub(crate) fn is_of(&self, client: &ClientId) -> bool {
+        client.is(&self.conn)
+    }
+
     /// Logs an entry to the session of the call, if one is open and requested it.
     pub(crate) fn log(&self, level: Level, logger: &str, data: &Json) {
         self.conn.log(level, Some(logger), data);
     }
+
+    /// Withdraws the requests with these keys that the client of the parked call has not answered.
+    /// The handler runs again if no other is open. Does nothing if the call is not parked.
+    pub(crate) fn withdraw_requests(&self, keys: &[String]) {
+        let mut parked = lock(&self.conn.parked);
+        let is_own = |parked: &ParkedCall| Arc::ptr_eq(&parked.job.call, &self.call);
+        let Some(place) = parked.calls.iter().position(is_own) else { return };
+        let Some(ParkedCall { job, open, .. }) = parked.calls.get_mut(place) else { return };
+        let mut w = Writer::new();
+        for (id, _) in open.iter().filter(|(_, key)| keys.contains(key)) {
+            job.era.cancel_request(&mut w, *id);
+            w.newline();
+        }
+        if w.is_empty() {
+            return;
+        }
+        open.retain(|(_, key)| !keys.contains(key));
+        // Under the lock, so that it precedes everything that the handler sends.
+        self.conn.outbox.send(&job.sink, w.into_bytes());
+        if !open.is_empty() {
+            return;
+        }
+        let job = parked.calls.swap_remove(place).job;
+        drop(parked);
+        self.conn.reschedule(&job.call, self.conn.core.limits.handler_deadline, job.weight());
+        // The pool reserves room for parked calls.
+        if let Err(refused) = self.conn.core.pool.try_submit(job) {
+            self.conn.refuse(&refused.job.call, "The server is shutting down");
+        }
+    }
+
+    /// As [`Deferred::progress`], while the call is parked.
+    pub(crate) fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
+        let parked = lock(&self.conn.parked);
+        if let Some(parked) = parked.calls.iter().find(|parked| Arc::ptr_eq(&parked.job.call, &self.call)) {
+            send_progress(&parked.job, done, total, message);
+        }
+    }
+}
+
+/// Sends progress if the client requested it.
+fn send_progress(job: &Job, done: f64, total: Option<f64>, message: Option<&str>) {
+    if let Some(token) = job.query.progress {
+        let token = job.doc.at(token).raw();
+        send_notification(job, ServerNotification::Progress { token, done, total, message });
+    }
+}
+
+/// Sends a notification for a call, unless the client does not read.
+fn send_notification(job: &Job, notification: ServerNotification<'_>) {
+    if job.call.is_settled() || job.conn.congested() {
+        return;
+    }
+    let mut w = Writer::new();
+    job.era.notify(&mut w, job.query.peer.revision, notification);
+    w.newline();
+    job.conn.outbox.send(&job.sink, w.into_bytes());
 }
 
 impl Deferred {
@@ -100,6 +167,11 @@ impl Deferred {
     pub(crate) fn caller(&self) -> Option<CallSender> {
         let job = self.job.as_ref()?;
         Some(CallSender { conn: Arc::clone(&job.conn), call: Arc::clone(&job.call) })
+    }
+
+    /// Returns the principal of the client, if the server requires tokens.
+    pub(crate) fn principal(&self) -> Option<&str> {
+        self.job.as_ref()?.sink.principal()
     }
 
     /// Returns the client's capabilities.
@@ -110,12 +182,8 @@ impl Deferred {
     /// Reports progress if the client requested it. The notification is dropped while the client
     /// does not read.
     pub(crate) fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
-        let Some(job) = &self.job else { return };
-        if let Some(token) = job.query.progress {
-            self.send_notification(
-                job,
-                ServerNotification::Progress { token: job.doc.at(token).raw(), done, total, message },
-            );
+        if let Some(job) = &self.job {
+            send_progress(job, done, total, message);
         }
     }
 
@@ -123,18 +191,8 @@ impl Deferred {
     pub(crate) fn log(&self, level: Level, logger: &str, data: &Json) {
         let Some(job) = &self.job else { return };
         if job.query.peer.log_level.is_some_and(|floor| level >= floor) {
-            self.send_notification(job, ServerNotification::Log { level, logger: Some(logger), data });
+            send_notification(job, ServerNotification::Log { level, logger: Some(logger), data });
         }
-    }
-
-    fn send_notification(&self, job: &Job, notification: ServerNotification<'_>) {
-        if job.call.is_settled() || job.conn.congested() {
-            return;
-        }
-        let mut w = Writer::new();
-        job.era.notify(&mut w, job.query.peer.revision, notification);
-        w.newline();
-        job.conn.outbox.send(&job.sink, w.into_bytes());
     }
 
     /// Sends requests to the client. The handler runs again with the responses and `note`.
@@ -158,13 +216,9 @@ impl Deferred {
 
 impl Connection {
     /// Sends a request to the session's client outside of a call, as soon as the session is ready.
-    /// It fails after the limit `client_input_timeout`. Returns `on_response` if no request can be
-    /// sent.
-    pub(crate) fn send_request(
-        &self,
-        request: InputRequest,
-        on_response: OnResponse,
-    ) -> Result<(), OnResponse> {
+    /// It fails after the limit `client_input_timeout`. Returns its id, or `on_response` if no
+    /// request can be sent.
+    fn send_request(&self, request: InputRequest, on_response: OnResponse) -> Result<u64, OnResponse> {
         let (Some(era), Some((peer, ready))) =
             (self.core.eras.legacy, self.session().as_ref().map(|session| (session.peer, session.ready)))
         else {
@@ -196,7 +250,23 @@ impl Connection {
         if !ready && self.session().as_ref().is_some_and(|session| session.ready) {
             self.ready();
         }
-        Ok(())
+        Ok(id)
+    }
+
+    /// Withdraws a request outside of a call, unless it has ended.
+    fn withdraw_request(&self, id: u64) {
+        let mut parked = lock(&self.parked);
+        let Some(place) = parked.requests.iter().position(|request| request.id == id) else { return };
+        let request = parked.requests.swap_remove(place);
+        if let Some(era) = self.core.eras.legacy.filter(|_| request.unsent.is_empty()) {
+            let mut w = Writer::new();
+            era.cancel_request(&mut w, id);
+            w.newline();
+            self.outbox.send(&self.sink, w.into_bytes());
+        }
+        // Its callback is dropped without the lock.
+        drop(parked);
+        drop(request);
     }
 
     /// Adds the URIs of all resources with a subscription.
@@ -252,25 +322,86 @@ pub(crate) fn log_to_only_session<'h>(
     }
 }
 
-/// Sends a request to the client of the only session of these servers, outside of a call. Returns
-/// `on_response` if the client lacks the capability. `on_response` is dropped if the connection
-/// ends first.
-pub(crate) fn request_from_only_session<'h>(
-    handles: impl Iterator<Item = &'h Handle>,
-    request: InputRequest,
-    on_response: OnResponse,
-) -> Result<(), OnResponse> {
-    let connections = connections(handles);
-    let mut sessions = connections.iter().filter(|conn| conn.session().is_some());
-    match (sessions.next(), sessions.next()) {
-        (Some(conn), None) => conn.send_request(request, on_response),
-        _ => Err(on_response),
+/// The only session of a hub's servers, for requests outside of calls.
+pub(crate) struct OnlySession(Arc<Connection>);
+
+/// A request outside of a call. The connection owns it.
+pub(crate) struct SentRequest(Weak<Connection>, u64);
+
+impl SentRequest {
+    /// Withdraws the request, unless it has ended.
+    pub(crate) fn withdraw(&self) {
+        if let Some(connection) = self.0.upgrade() {
+            connection.withdraw_request(self.1);
+        }
     }
 }
 
-/// Returns whether [`request_from_only_session`] finds a session.
-pub(crate) fn has_one_session<'h>(handles: impl Iterator<Item = &'h Handle>) -> bool {
-    connections(handles).iter().filter(|conn| conn.session().is_some()).count() == 1
+impl OnlySession {
+    /// Returns the session, if these servers have exactly one.
+    pub(crate) fn of<'h>(handles: impl Iterator<Item = &'h Handle>) -> Option<OnlySession> {
+        let connections = connections(handles);
+        let mut sessions = connections.into_iter().filter(|conn| conn.session().is_some());
+        sessions.next().filter(|_| sessions.next().is_none()).map(OnlySession)
+    }
+
+    /// Sends a request to the client. `on_response` is dropped if the connection ends first.
+    ///
+    /// # Errors
+    /// Returns `on_response` if the client lacks the capability.
+    pub(crate) fn request(
+        &self,
+        request: InputRequest,
+        on_response: OnResponse,
+    ) -> Result<SentRequest, OnResponse> {
+        let id = self.0.send_request(request, on_response)?;
+        Ok(SentRequest(Arc::downgrade(&self.0), id))
+    }
+
+    /// Returns whether all these calls are known to come from the client of the session.
+    pub(crate) fn is_client_of(&self, callers: &Callers) -> bool {
+        match callers {
+            Callers::Nobody => true,
+            Callers::One(client) => client.is(&self.0),
+            Callers::Several => false,
+        }
+    }
+}
+
+/// Identity of a client, as far as its connection shows it.
+pub(crate) struct ClientId(Weak<Connection>);
+
+impl ClientId {
+    /// Returns whether this is known to be the client of this connection.
+    fn is(&self, conn: &Arc<Connection>) -> bool {
+        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(conn)) && !conn.shared
+    }
+
+    /// Returns whether both have one connection, which may be that of several clients.
+    pub(crate) fn is_at(&self, other: &ClientId) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+}
+
+/// The clients of a server's calls.
+#[derive(Default)]
+pub(crate) enum Callers {
+    #[default]
+    Nobody,
+    /// Clients with one connection.
+    One(ClientId),
+    Several,
+}
+
+impl Callers {
+    /// Adds the client of a call.
+    pub(crate) fn add(&mut self, caller: &CallSender) {
+        match self {
+            Callers::Nobody => *self = Callers::One(caller.client()),
+            Callers::One(client) if !client.is(&caller.conn) => *self = Callers::Several,
+            Callers::One(_) | Callers::Several => {}
+        }
+    }
 }
 
 /// Reads the input requests of an upstream's result.

@@ -15,6 +15,7 @@ mod names;
 mod pages;
 mod passthrough;
 mod proxy;
+mod questions;
 mod race;
 mod relay;
 mod replacement;

@@ -1,20 +1,31 @@
 //! Table of the calls through all exports of a hub: finds the client for a server's requests and
 //! log entries, and ends calls after their deadline.
 //!
-//! A server's request is sent to no client while the server processes calls of several clients.
 //! Calls to servers that are connecting take at most half of the table.
+//!
+//! # Requests of servers
+//!
+//! A request in a session does not name its call. It is sent to a client only if it cannot belong
+//! to the call of another one:
+//!
+//! - During calls: if all calls that the server processes have one client. A cancelled call counts
+//!   for [`CANCELLED`], because the server may not have stopped yet.
+//! - Outside of calls: to the only session, if no other client has called the server over its
+//!   present connection, and all calls through the exports so far had one principal.
 //!
 //! # Invariants
 //! - A call is in the table until it receives a response, is cancelled, or is held for longer than
 //!   [`Limits::client_input_timeout`]. At most [`Limits::parked`] calls are held.
 //! - The lock of the table is never held together with that of a call.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::client::{Forwarded, LogEntry};
-use crate::server::{self, CallSender, Context, ToolError};
+use crate::model::client_request::ClientResponse;
+use crate::server::{self, CallSender, Callers, ClientId, Context, Deferred, OnlySession, ToolError};
 
 #[cfg(doc)]
 use crate::limits::Limits;
@@ -26,6 +37,8 @@ use super::proxied_call::ProxiedCall;
 
 /// Interval at which a thread that waits for room checks for cancellation.
 pub(super) const POLL: Duration = Duration::from_millis(20);
+/// Time that a server has to stop after a cancellation.
+const CANCELLED: Duration = Duration::from_secs(10);
 
 /// The calls.
 #[derive(Default)]
@@ -45,6 +58,39 @@ struct Table {
     /// Number of deadlines that were set.
     deadlines: u64,
     closed: bool,
+    /// The clients that have called each server over its present connection.
+    callers: BTreeMap<String, Callers>,
+    principals: Principals,
+    /// Clients of cancelled calls: at most one entry for each server and connection of clients.
+    cancelled: Vec<CancelledCall>,
+}
+
+/// The principals of all calls so far.
+#[derive(Default)]
+enum Principals {
+    #[default]
+    Nobody,
+    /// All calls had this principal, or none.
+    One(Option<String>),
+    Several,
+}
+
+impl Principals {
+    fn add(&mut self, principal: Option<&str>) {
+        match self {
+            Principals::Nobody => *self = Principals::One(principal.map(str::to_owned)),
+            Principals::One(first) if first.as_deref() != principal => *self = Principals::Several,
+            Principals::One(_) | Principals::Several => {}
+        }
+    }
+}
+
+/// A call that its server may still process after the cancellation.
+struct CancelledCall {
+    /// The server's key.
+    key: String,
+    client: ClientId,
+    until: Instant,
 }
 
 impl CallTable {
@@ -84,6 +130,42 @@ impl CallTable {
         self.changed.release(table);
     }
 
+    /// Records the client of a call.
+    pub(super) fn attached(&self, key: &str, deferred: &Deferred) {
+        let Some(caller) = deferred.caller() else { return };
+        let mut table = lock(&self.table);
+        table.principals.add(deferred.principal());
+        match table.callers.get_mut(key) {
+            Some(callers) => callers.add(&caller),
+            None => table.callers.entry(key.to_owned()).or_default().add(&caller),
+        }
+    }
+
+    /// Removes a call that is cancelled.
+    pub(super) fn cancelled(&self, call: &Arc<ProxiedCall>) {
+        self.remove(call);
+        let Some(client) = call.caller().map(|caller| caller.client()) else { return };
+        let now = Instant::now();
+        let cancelled = &mut lock(&self.table).cancelled;
+        cancelled
+            .retain(|other| other.until > now && (other.key != call.key || !other.client.is_at(&client)));
+        cancelled.push(CancelledCall { key: call.key.clone(), client, until: now + CANCELLED });
+    }
+
+    /// Forgets the clients of a server, whose connection has changed.
+    pub(super) fn forget_callers(&self, key: &str) {
+        let mut table = lock(&self.table);
+        table.callers.remove(key);
+        table.cancelled.retain(|cancelled| cancelled.key != key);
+    }
+
+    /// Returns whether the client of this session may get a request outside of calls.
+    fn may_ask(&self, key: &str, session: &OnlySession) -> bool {
+        let table = lock(&self.table);
+        let known = table.callers.get(key).is_none_or(|callers| session.is_client_of(callers));
+        known && !matches!(table.principals, Principals::Several)
+    }
+
     /// Returns the calls that a server processes, if all of them certainly belong to one client.
     fn of_one(&self, key: &str) -> Vec<Arc<ProxiedCall>> {
         let calls: Vec<_> = lock(&self.table).calls.iter().filter(|call| call.key == key).cloned().collect();
@@ -94,7 +176,12 @@ impl CallTable {
             Some((Some(first), rest)) => rest.iter().flatten().all(|other| first.is_same_client(other)),
             None => true,
         };
-        if same && callers.iter().skip(1).all(Option::is_some) { calls } else { Vec::new() }
+        let same = same && callers.iter().skip(1).all(Option::is_some) && {
+            let (table, now) = (lock(&self.table), Instant::now());
+            let mut cancelled = table.cancelled.iter().filter(|call| call.key == key && call.until > now);
+            cancelled.all(|call| matches!(callers.first(), Some(Some(first)) if first.is_of(&call.client)))
+        };
+        if same { calls } else { Vec::new() }
     }
 
     /// Ends the thread that watches the deadlines.
@@ -123,36 +210,42 @@ impl Exports {
 
     /// Passes a request outside of calls to the only client with a session.
     fn forward_to_only_client(&self, key: &str, request: Forwarded) -> Result<(), Forwarded> {
-        let asked = request.request.clone();
-        // Shared, because the request is returned if no client takes it.
+        let Some(session) = self.only_session(key) else { return Err(request) };
+        let (asked, cancellation) = (request.request.clone(), Arc::clone(&request.cancellation));
+        // Shared, because the request is returned if the client does not support it.
         let shared = Arc::new(Mutex::new(Some(request)));
         let held = Arc::clone(&shared);
-        let exports = self.exports_of(key);
-        let sent = server::request_from_only_session(
-            exports.iter().map(|export| &export.handle),
-            asked,
-            Box::new(move |answer| {
-                if let Some(request) = lock(&held).take() {
-                    let answer = answer.map(|doc| doc.root().to_json());
-                    request.answer(answer.as_ref());
-                }
-            }),
-        );
-        match sent {
-            Ok(()) => Ok(()),
-            Err(then) => {
-                drop(then);
+        let respond = move |answer: ClientResponse| {
+            if let Some(request) = lock(&held).take() {
+                let answer = answer.map(|doc| doc.root().to_json());
+                request.answer(answer.as_ref());
+            }
+        };
+        match session.request(asked, Box::new(respond)) {
+            Ok(sent) => {
+                cancellation.on_cancel(move || sent.withdraw());
+                Ok(())
+            }
+            Err(respond) => {
+                drop(respond);
                 lock(&shared).take().map_or(Ok(()), Err)
             }
         }
+    }
+
+    /// Returns the only session of this server's exports, if requests outside of calls may be sent
+    /// to it.
+    fn only_session(&self, key: &str) -> Option<OnlySession> {
+        let exports = self.exports_of(key);
+        let session = OnlySession::of(exports.iter().map(|export| &export.handle));
+        session.filter(|session| self.calls.may_ask(key, session))
     }
 
     /// Notifies the servers whose calls belong to one client, because they receive its roots. A
     /// server with several clients receives an empty list of roots, so it is not notified.
     pub(super) fn roots_changed(&self) {
         for member in self.hub.members() {
-            let exports = self.exports_of(&member.key);
-            if server::has_one_session(exports.iter().map(|export| &export.handle)) {
+            if self.only_session(&member.key).is_some() {
                 if let Ok(client) = member.client(Instant::now()) {
                     client.roots_changed();
                 }

@@ -196,6 +196,7 @@ impl ProxiedCall {
                 call.cancel();
             }
         });
+        self.exports.calls.attached(&self.key, &deferred);
         {
             let mut state = lock(&self.state);
             // Longer than the deadline of `expire`, whose error is more specific.
@@ -216,7 +217,7 @@ impl ProxiedCall {
 
     /// Cancels the call.
     fn cancel(self: &Arc<Self>) {
-        self.exports.calls.remove(self);
+        self.exports.calls.cancelled(self);
         lock(&self.state).cancelled = true;
         if let Some(canceller) = self.canceller.get() {
             canceller.cancel();
@@ -265,7 +266,7 @@ impl ProxiedCall {
     fn process_once(self: &Arc<Self>) {
         let mut upstream = {
             let mut state = lock(&self.state);
-            if state.deferred.is_none() {
+            if state.deferred.is_none() && state.until.is_none() {
                 // Events stay queued until the client's call is attached.
                 return;
             }
@@ -278,7 +279,15 @@ impl ProxiedCall {
             Some(outcome) => state.outcome = Some(outcome),
             None => state.upstream = state.upstream.take().or(upstream),
         }
-        let Some(deferred) = state.deferred.take() else { return };
+        let Some(deferred) = state.deferred.take() else {
+            if state.outcome.is_some() {
+                // The call that runs again takes the outcome.
+                let open = std::mem::take(&mut state.open);
+                drop(state);
+                self.withdraw(open);
+            }
+            return;
+        };
         if let Some(outcome) = state.outcome.take() {
             // Dropping open requests rejects them. They are dropped without the lock.
             let open = std::mem::take(&mut state.open);
@@ -300,6 +309,31 @@ impl ProxiedCall {
         drop(state);
         self.exports.watch_deadlines();
         deferred.request_input(&fresh, &forward::held(self.number));
+        // The server may have cancelled some before they were sent.
+        let mut keys: Vec<String> = fresh.into_iter().map(|(key, _)| key).collect();
+        keys.retain(|key| !lock(&self.state).open.iter().any(|open| open.key == *key));
+        self.withdraw_keys(&keys);
+    }
+
+    /// Withdraws client requests. Dropping them rejects them at the server.
+    fn withdraw(&self, requests: Vec<ClientRequest>) {
+        let keys: Vec<String> = requests.into_iter().map(|request| request.key).collect();
+        self.withdraw_keys(&keys);
+    }
+
+    fn withdraw_keys(&self, keys: &[String]) {
+        if let Some(caller) = self.caller() {
+            caller.withdraw_requests(keys);
+        }
+    }
+
+    /// Handles the cancellation of a client request by the server.
+    fn cancel_request(&self, key: &str) {
+        let mut state = lock(&self.state);
+        let (cancelled, open) = std::mem::take(&mut state.open).into_iter().partition(|open| open.key == key);
+        state.open = open;
+        drop(state);
+        self.withdraw(cancelled);
     }
 
     fn poll(&self, upstream: &mut Call<ProxiedResult>) -> Option<Final> {
@@ -316,11 +350,14 @@ impl ProxiedCall {
 
     /// Forwards progress and restarts the timeout.
     fn step(&self, step: &Progress) {
-        let mut state = lock(&self.state);
-        if let Some(deferred) = &mut state.deferred {
-            deferred.progress(step.done, step.total, step.message.as_deref());
+        let state = lock(&self.state);
+        let message = step.message.as_deref();
+        if let Some(deferred) = &state.deferred {
+            deferred.progress(step.done, step.total, message);
             let left = self.limits().client.call_total_timeout.saturating_sub(self.since.elapsed());
             deferred.allow(self.timeout.min(left.max(POLL)));
+        } else if let Some(caller) = &state.caller {
+            caller.progress(step.done, step.total, message);
         }
     }
 
@@ -344,12 +381,20 @@ impl ProxiedCall {
 
     /// Adds a client request of the server to this call.
     pub(super) fn ask(self: &Arc<Self>, request: Forwarded) {
-        {
+        let cancellation = Arc::clone(&request.cancellation);
+        let key = {
             let mut state = lock(&self.state);
             state.requests += 1;
             let key = format!("ask-{}", state.requests);
-            state.open.push(ClientRequest { key, request, sent: false });
-        }
+            state.open.push(ClientRequest { key: key.clone(), request, sent: false });
+            key
+        };
+        let call = Arc::downgrade(self);
+        cancellation.on_cancel(move || {
+            if let Some(call) = call.upgrade() {
+                call.cancel_request(&key);
+            }
+        });
         self.process_events();
     }
 

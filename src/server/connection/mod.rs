@@ -67,7 +67,7 @@ const NO_RESPONSE: &str = "The client did not respond in time";
 pub(super) struct Parked {
     /// Id of the last request to the client.
     pub(super) last_id: u64,
-    calls: Vec<ParkedCall>,
+    pub(super) calls: Vec<ParkedCall>,
     /// Requests to the client that belong to no call.
     pub(super) requests: Vec<ClientRequest>,
 }
@@ -85,10 +85,10 @@ pub(super) struct ClientRequest {
     pub(super) unsent: Vec<u8>,
 }
 
-struct ParkedCall {
-    job: Job,
+pub(super) struct ParkedCall {
+    pub(super) job: Job,
     /// Ids and keys of the open requests to the client.
-    open: Vec<(u64, String)>,
+    pub(super) open: Vec<(u64, String)>,
     _permit: ParkPermit,
 }
 
