@@ -19,7 +19,7 @@ done
 install_packages auth
 command -v curl >/dev/null || apt_install curl
 if [ -z "$programs" ]; then
-    cargo build --quiet --release --features cli,oauth-jwt,token-jwt --bin tinymcp --example token_server
-    programs=${CARGO_TARGET_DIR:-$here/../target}/release
+    cargo build --quiet --profile conformance --features cli,oauth-jwt,token-jwt --bin tinymcp --example token_server
+    programs=${CARGO_TARGET_DIR:-$here/../target}/conformance
 fi
 exec "$here/auth/.venv/bin/python" "$here/auth/check.py" "$programs"

@@ -38,17 +38,19 @@ done
 . "$here/install.sh"
 given=$programs
 if [ -z "$programs" ]; then
+    programs=${CARGO_TARGET_DIR:-target}/conformance
     # Only what a proxy needs: its size is a part of the memory that is compared with the bar.
-    cargo build --quiet --release --no-default-features --features proxy --bin tinymcp
-    cargo build --quiet --release --features http-server --example board_server
-    programs=${CARGO_TARGET_DIR:-target}/release
+    cargo build --quiet --profile conformance --no-default-features --features proxy --bin tinymcp
+    mkdir -p "$programs/proxy"
+    cp "$programs/tinymcp" "$programs/proxy"
+    cargo build --quiet --profile conformance --features full --bin tinymcp --example board_server
 fi
 for check in ${only:-endurance pairs board configs flags}; do
     case $check in
         endurance)
             install_packages peers
             # A program with all commands has about 2 MB more code than one for the proxy only, which has the bar.
-            proxy=$programs resident=$given
+            proxy=${given:-$programs/proxy} resident=$given
             if [ -n "$long" ]; then
                 resident=
                 cross/setup

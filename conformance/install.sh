@@ -136,7 +136,7 @@ build_tinymcp() { build tinymcp --bin tinymcp --features full; }
 build() {
     local name=$1
     shift
-    cargo build --manifest-path "$conformance/../Cargo.toml" --release "$@" \
+    cargo build --manifest-path "$conformance/../Cargo.toml" --profile conformance "$@" \
         --message-format=json-render-diagnostics | python3 -c '
 import json, sys
 found = [json.loads(line) for line in sys.stdin]

@@ -13,6 +13,6 @@ target=${CARGO_TARGET_DIR:-$root/target}
 # An override must not make two packages share one target folder.
 unset CARGO_TARGET_DIR
 cargo build --quiet --release --manifest-path "$root/benches/http/Cargo.toml" --target-dir "$target/http-bench" --bin soak
-cargo build --quiet --release --manifest-path "$root/Cargo.toml" --target-dir "$target" \
+cargo build --quiet --profile conformance --manifest-path "$root/Cargo.toml" --target-dir "$target" \
     --example board_server --features http-server
-exec "$target/http-bench/release/soak" "$@" "$target/release/examples/board_server"
+exec "$target/http-bench/release/soak" "$@" "$target/conformance/examples/board_server"

@@ -25,8 +25,8 @@ while [ $# -gt 0 ]; do
     shift
 done
 if [ -z "$programs" ]; then
-    cargo build --quiet --release --features full --bin tinymcp --example argv
-    programs=${CARGO_TARGET_DIR:-target}/release
+    cargo build --quiet --profile conformance --features full --bin tinymcp --example argv
+    programs=${CARGO_TARGET_DIR:-target}/conformance
 fi
 # The services of status.json are those of systemd, which is not installed for this.
 case ${only:-examples} in

@@ -23,8 +23,8 @@ while [ $# -gt 0 ]; do
     shift
 done
 if [ -z "$programs" ]; then
-    cargo build --quiet --release --features full --example board_server --example hub_proxy --example slopes_client
-    programs=${CARGO_TARGET_DIR:-target}/release/examples
+    cargo build --quiet --profile conformance --features full --example board_server --example hub_proxy --example slopes_client
+    programs=${CARGO_TARGET_DIR:-target}/conformance/examples
 fi
 python3 conformance/slopes/slopes.py $long --only "$only" "$programs"
 [ -z "$only" ] || exit 0

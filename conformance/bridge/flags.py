@@ -220,8 +220,12 @@ def stdio_tools(link):
 
 def children(pid):
     """Processes that this one started, and those that these started."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    found = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found += map(int, (task / "children").read_text().split())
+        except FileNotFoundError:
+            pass  # This thread has ended.
     return found + [deeper for child in found for deeper in children(child)]
 
 
