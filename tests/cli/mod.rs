@@ -17,6 +17,8 @@ mod lock;
 mod new;
 #[cfg(all(unix, feature = "http-server"))]
 mod questions;
+#[cfg(unix)]
+mod record;
 #[cfg(all(unix, feature = "http-server"))]
 mod record_http;
 #[cfg(unix)]

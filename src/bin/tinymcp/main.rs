@@ -13,6 +13,7 @@
 //! | `mutex` | locking of a mutex |
 //! | `shell_words` | words of a command line, without a shell |
 //! | `timestamp` | points of time as text |
+//! | `walk` | walk over the values of a document |
 //! | `cli` | requests to servers, lint and fix of tool schemas, validation of values |
 //!
 //! The feature `serve` builds the program with the command `serve` only; the feature `proxy` adds
@@ -58,6 +59,8 @@ mod shell_words;
 #[cfg(all(unix, feature = "proxy"))]
 #[path = "../../model/timestamp.rs"]
 mod timestamp;
+#[cfg(any(all(unix, feature = "proxy"), feature = "cli"))]
+mod walk;
 
 use escape::plain;
 

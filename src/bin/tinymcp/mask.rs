@@ -1,12 +1,25 @@
-//! Masking of credentials in frames, and shortening of long ones.
+//! Masking of credentials in frames and lines, and shortening of long ones.
 //!
-//! Masked are the value of a member whose name contains one of [`WORDS`], and every text that
-//! contains a value which the configuration gives to a server. A name is compared without its case
-//! and separators. [`HARMLESS`] names of the protocol are not masked.
+//! Masked are the value of a member whose name contains one of [`WORDS`], such a value in a text
+//! (`mask/text.rs`), and every text that contains a value which the configuration gives to a
+//! server. A name is compared without its case and separators. [`HARMLESS`] names of the protocol
+//! are not masked.
+//!
+//! # Invariants
+//! - No function recurses: a peer chooses the nesting of a frame, and of the JSON in its texts.
+//! - JSON that cannot be read, because it is malformed or beyond a limit, is replaced by its
+//!   length.
+
+mod text;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::vec::IntoIter;
 
-use tinymcp::json::{Doc, ErrorKind, Kind, ParseError, ParseLimits, Value, Writer};
+use tinymcp::json::{Doc, ErrorKind, Kind, NodeId, ParseError, Value, Writer};
+
+use crate::walk::{Step, Walk};
+use text::Style;
 
 /// Parts of the names of credentials.
 const WORDS: [&str; 13] = [
@@ -35,8 +48,67 @@ const MIN_SECRET: usize = 8;
 const TEXT: usize = 200;
 /// Entries of an array that are kept if a frame is too long.
 const ENTRIES: usize = 8;
-/// Nesting of a frame, together with the JSON in its texts: the functions below recurse as deep.
-const DEPTH: u32 = 128;
+/// Documents inside each other: a frame, the JSON in its texts, the JSON in the texts of that. Each
+/// layer doubles the escapes, so that a frame of 4 MiB has no more than about 20.
+const LAYERS: usize = 32;
+
+/// Texts with credentials, masked, by the values that have them.
+type Texts = BTreeMap<NodeId, String>;
+
+/// A document whose texts are being masked.
+struct Layer {
+    /// The text of the outer document.
+    id: NodeId,
+    doc: Doc,
+    /// Texts that begin as JSON and are not yet masked.
+    waiting: IntoIter<(NodeId, String)>,
+    masked: Texts,
+}
+
+impl Layer {
+    fn new(id: NodeId, value: Value<'_>, doc: Doc) -> Layer {
+        let mut waiting = Vec::new();
+        let mut walk = Walk::new(value);
+        while let Some(step) = walk.next() {
+            match step {
+                Step::Key(name) if is_credential(name) => walk.skip_value(),
+                Step::Scalar(value) => {
+                    let text = value.as_str().filter(|text| begins_as_json(text));
+                    waiting.extend(text.map(|text| (value.id(), text.to_owned())));
+                }
+                _ => {}
+            }
+        }
+        Layer { id, doc, waiting: waiting.into_iter(), masked: Texts::new() }
+    }
+
+    fn of(id: NodeId, doc: Doc) -> Layer {
+        let layer = Layer::new(id, doc.root(), Doc::default());
+        Layer { doc, ..layer }
+    }
+}
+
+/// Returns whether a text begins as an object, an array or a string.
+fn begins_as_json(text: &str) -> bool {
+    text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}').starts_with(['{', '[', '"'])
+}
+
+/// Returns whether a text that begins as JSON and is not valid contains no name of a credential,
+/// such as `[1] a note`.
+fn is_prose(text: &str, error: &ParseError) -> bool {
+    let is_beyond_limits = matches!(error.kind(), ErrorKind::Depth | ErrorKind::Nodes | ErrorKind::Bytes);
+    !is_beyond_limits && !is_credential(text) && !text::hides_names(text)
+}
+
+/// Text in place of JSON that cannot be read.
+fn left_out(text: &str) -> String {
+    format!("[masked: {} bytes]", text.len())
+}
+
+/// Returns whether the outline of a frame has this member.
+fn is_outlined(name: &str, walk: &Walk<'_>) -> bool {
+    matches!(name, "jsonrpc" | "id" | "method") && walk.is_before_scalar()
+}
 
 /// The values that are masked in texts, the longest first.
 pub(crate) struct Mask(Vec<String>);
@@ -75,7 +147,7 @@ enum Form {
     Whole,
     /// Long texts and arrays are cut.
     Short,
-    /// Only `jsonrpc`, `id` and `method`.
+    /// Only `jsonrpc`, `id` and `method`, if they are not containers.
     Outline,
 }
 
@@ -85,8 +157,15 @@ impl Mask {
         Mask(values)
     }
 
-    /// The text without known values.
+    /// Returns the text without known values and without the values of credentials that it names.
     pub(crate) fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match self.known(text) {
+            Cow::Borrowed(text) => text::masked(text, Style::Data),
+            Cow::Owned(text) => Cow::Owned(text::masked(&text, Style::Data).into_owned()),
+        }
+    }
+
+    fn known<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut masked = Cow::Borrowed(text);
         for value in &self.0 {
             if masked.contains(&**value) {
@@ -99,112 +178,134 @@ impl Mask {
     /// Writes a whole frame: byte for byte if it has no credential.
     #[cfg_attr(not(all(unix, feature = "cli")), allow(dead_code))] // For `record`.
     pub(crate) fn write(&self, w: &mut Writer, frame: Value<'_>) {
-        match self.is_found(frame, DEPTH) {
-            true => self.value(w, frame, Form::Whole, DEPTH),
+        let texts = self.json_texts(frame);
+        match self.is_found(frame, &texts) {
+            true => self.value(w, frame, Form::Whole, &texts),
             false => _ = w.value(frame),
         }
     }
 
-    /// Text in place of a frame that cannot be parsed. Without the frame if that begins as JSON,
-    /// because the names of its members cannot be recognized.
+    /// Masks a line that may be JSON, a message for people, or both.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code))] // For `record` and `--verbose`.
+    pub(crate) fn line(&self, line: &[u8]) -> String {
+        match Doc::parse(line) {
+            Ok(doc) => {
+                let mut w = Writer::new();
+                self.write(&mut w, doc.root());
+                w.as_str().to_owned()
+            }
+            Err(error) => self.invalid(line, &error),
+        }
+    }
+
+    /// Text in place of a frame that cannot be parsed.
     #[cfg_attr(not(feature = "cli"), allow(dead_code))] // For `record` and `--verbose`.
     pub(crate) fn invalid(&self, frame: &[u8], error: &ParseError) -> String {
-        match frame.trim_ascii_start().first() {
-            Some(b'{' | b'[' | b'"') => format!("[left out: {} bytes, {error}]", frame.len()),
-            _ => self.text(&String::from_utf8_lossy(frame)).into_owned(),
-        }
+        let text = self.message(frame, error);
+        text.unwrap_or_else(|| format!("[left out: {} bytes, {error}]", frame.len()))
     }
 
-    /// Returns whether a value of at most this nesting contains a credential.
-    fn is_found(&self, value: Value<'_>, depth: u32) -> bool {
-        let is_known = |text: &str| self.0.iter().any(|known| text.contains(&**known));
-        let inner = depth.saturating_sub(1);
-        match value.kind() {
-            Kind::Object => value
-                .members()
-                .any(|(name, member)| is_credential(name) || is_known(name) || self.is_found(member, inner)),
-            Kind::Array => value.items().any(|item| self.is_found(item, inner)),
-            Kind::String => {
-                let text = value.as_str().unwrap_or_default();
-                is_known(text) || self.json_text(text, depth).is_some()
+    /// The text of a line that is not JSON. `None` if it may be broken JSON with credentials,
+    /// because the names of its members cannot be recognized.
+    pub(crate) fn message(&self, line: &[u8], error: &ParseError) -> Option<String> {
+        let text = String::from_utf8_lossy(line);
+        let is_object = text.trim_start().starts_with('{');
+        let is_json = is_object || begins_as_json(&text) && !is_prose(&text, error);
+        let known = self.known(&text);
+        (!is_json && !text::hides_names(&text)).then(|| text::masked(&known, Style::Message).into_owned())
+    }
+
+    /// Masks the JSON in the texts of a value. Returns the texts with credentials.
+    fn json_texts(&self, value: Value<'_>) -> Texts {
+        let mut layers = vec![Layer::new(NodeId::ROOT, value, Doc::default())];
+        loop {
+            let depth = layers.len();
+            let Some(layer) = layers.last_mut() else { return Texts::new() };
+            if let Some((id, text)) = layer.waiting.next() {
+                match Doc::parse(&text) {
+                    Ok(doc) if depth < LAYERS => layers.push(Layer::of(id, doc)),
+                    Err(error) if is_prose(&text, &error) => {}
+                    _ => _ = layer.masked.insert(id, left_out(&text)),
+                }
+                continue;
             }
-            _ => false,
+            let Some(Layer { id, doc, masked, .. }) = layers.pop() else { return Texts::new() };
+            let Some(outer) = layers.last_mut() else { return masked };
+            if self.is_found(doc.root(), &masked) {
+                let mut w = Writer::new();
+                self.value(&mut w, doc.root(), Form::Whole, &masked);
+                outer.masked.insert(id, w.as_str().to_owned());
+            }
         }
     }
 
-    /// Writes a frame as JSON on one line, in at most `most` bytes, and returns whether it was cut.
+    /// Returns whether a value contains a credential; `texts` are those of [`Mask::json_texts`].
+    fn is_found(&self, value: Value<'_>, texts: &Texts) -> bool {
+        let is_masked = |text: &str| matches!(self.text(text), Cow::Owned(_));
+        !texts.is_empty()
+            || Walk::new(value).any(|step| match step {
+                Step::Key(name) => is_credential(name) || is_masked(name),
+                Step::Scalar(value) => value.as_str().is_some_and(is_masked),
+                _ => false,
+            })
+    }
+
+    /// Writes a frame as JSON on one line, in at most about `most` bytes, and returns whether it
+    /// was cut.
     ///
     /// # Errors
     /// The frame is not JSON.
     pub(crate) fn frame(&self, frame: &[u8], most: usize) -> Result<(String, bool), ParseError> {
         let doc = Doc::parse(frame)?;
+        let texts = self.json_texts(doc.root());
         for form in [Form::Whole, Form::Short] {
             let mut w = Writer::new();
-            self.value(&mut w, doc.root(), form, DEPTH);
+            self.value(&mut w, doc.root(), form, &texts);
             if w.len() <= most {
                 return Ok((w.as_str().to_owned(), form != Form::Whole));
             }
         }
         let mut w = Writer::new();
-        self.value(&mut w, doc.root(), Form::Outline, DEPTH);
+        self.value(&mut w, doc.root(), Form::Outline, &texts);
         Ok((w.as_str().to_owned(), true))
     }
 
-    /// Writes a value of at most this nesting.
-    fn value(&self, w: &mut Writer, value: Value<'_>, form: Form, depth: u32) {
-        let inner = depth.saturating_sub(1);
-        match value.kind() {
-            Kind::Object => {
-                w.begin_object();
-                for (name, member) in value.members() {
-                    if form == Form::Outline && !matches!(name, "jsonrpc" | "id" | "method") {
-                        continue;
-                    }
+    /// Writes a value with these texts in place of its own.
+    fn value(&self, w: &mut Writer, value: Value<'_>, form: Form, texts: &Texts) {
+        let kept = match form {
+            Form::Whole => usize::MAX,
+            Form::Short => ENTRIES,
+            Form::Outline => 0,
+        };
+        let mut walk = Walk::new(value).entries(kept);
+        while let Some(step) = walk.next() {
+            match step {
+                Step::Key(name) if form == Form::Outline && !is_outlined(name, &walk) => walk.skip_value(),
+                Step::Key(name) => {
                     w.key(&self.cut(name, form));
-                    match is_credential(name) {
-                        true => _ = w.string(MASKED),
-                        false => self.value(w, member, form, inner),
+                    if is_credential(name) {
+                        w.string(MASKED);
+                        walk.skip_value();
                     }
                 }
-                w.end_object();
-            }
-            Kind::Array => {
-                w.begin_array();
-                let kept = if form == Form::Whole { usize::MAX } else { ENTRIES };
-                for item in value.items().take(kept) {
-                    self.value(w, item, form, inner);
+                Step::End(array) if array.kind() == Kind::Array && array.len() > kept => {
+                    w.string(&format!("[cut: {} entries]", array.len())).end_array();
                 }
-                if value.len() > kept {
-                    w.string(&format!("[cut: {} entries]", value.len()));
-                }
-                w.end_array();
+                Step::Scalar(value) => self.scalar(w, value, form, texts.get(&value.id())),
+                bracket => bracket.write(w),
             }
-            Kind::String => {
-                let text = value.as_str().unwrap_or_default();
-                let masked = self.json_text(text, depth);
-                w.string(&self.cut(masked.as_deref().unwrap_or(text), form));
-            }
-            _ => _ = w.value(value),
         }
     }
 
-    /// Masks the credentials in a text that is JSON. JSON beyond the limits is replaced as a whole,
-    /// because its members are not read.
-    fn json_text(&self, text: &str, depth: u32) -> Option<String> {
-        if !text.trim_start().starts_with(['{', '[']) {
-            return None;
-        }
-        let mut doc = Doc::default();
-        match doc.parse_again(text.as_bytes(), &ParseLimits { depth, ..ParseLimits::default() }) {
-            Ok(()) => {}
-            Err(error) if matches!(error.kind(), ErrorKind::Depth | ErrorKind::Nodes) => {
-                return Some(MASKED.to_owned());
+    fn scalar(&self, w: &mut Writer, value: Value<'_>, form: Form, text: Option<&String>) {
+        match value.as_str() {
+            Some(own) => _ = w.string(&self.cut(text.map_or(own, String::as_str), form)),
+            // A number may have any length.
+            None if form != Form::Whole && value.raw().len() > TEXT => {
+                w.string(&shortened(value.raw(), TEXT));
             }
-            Err(_) => return None,
+            None => _ = w.value(value),
         }
-        let mut w = Writer::new();
-        self.value(&mut w, doc.root(), Form::Whole, depth);
-        w.as_str().contains(MASKED).then(|| w.as_str().to_owned())
     }
 
     fn cut<'t>(&self, text: &'t str, form: Form) -> Cow<'t, str> {
@@ -264,9 +365,42 @@ mod tests {
                 text = format!("{}{}{}", "[".repeat(depth), w.string(&text).as_str(), "]".repeat(depth));
             }
             let (frame, _) = mask.frame(text.as_bytes(), usize::MAX).unwrap();
-            assert!(frame.contains(MASKED) && !frame.contains("sk-1"), "{frame}");
-            assert!(mask.is_found(Doc::parse(&text).unwrap().root(), DEPTH));
+            assert!(frame.contains("[masked") && !frame.contains("sk-1"), "{frame}");
+            let mut w = Writer::new();
+            mask.write(&mut w, Doc::parse(&text).unwrap().root());
+            assert_eq!(w.as_str(), frame);
         }
+    }
+
+    #[test]
+    fn json_in_texts_takes_no_stack() {
+        let deep = || {
+            let mut text = r#"{"token":"sk-1"}"#.to_owned();
+            for _ in 0..11 {
+                let mut w = Writer::new();
+                text = format!("{}{}{}", "[".repeat(127), w.string(&text).as_str(), "]".repeat(127));
+            }
+            let (frame, _) = Mask::new(Vec::new()).frame(text.as_bytes(), usize::MAX).unwrap();
+            assert!(frame.contains(MASKED) && !frame.contains("sk-1"));
+        };
+        std::thread::Builder::new().stack_size(64 << 10).spawn(deep).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn json_in_texts_that_cannot_be_read_is_replaced_by_its_length() {
+        let deep = format!("{}{{\"token\":1}}{}", "[".repeat(200), "]".repeat(200));
+        for text in [
+            r#"{"token":"sk-1","a":"\ud800"}"#,
+            r#"{"t\u006fken":"sk-1","a":"\ud800"}"#,
+            "{\"token\":1",
+            &deep,
+        ] {
+            let mut w = Writer::new();
+            w.begin_object().key("t").string(text).end_object();
+            let (frame, _) = Mask::new(Vec::new()).frame(w.as_bytes(), usize::MAX).unwrap();
+            assert_eq!(frame, format!(r#"{{"t":"[masked: {} bytes]"}}"#, text.len()));
+        }
+        assert_eq!(masked(r#"{"t":"[1] a note"}"#), r#"{"t":"[1] a note"}"#);
     }
 
     #[test]

@@ -43,7 +43,7 @@ const MAX_FRAME: usize = 1 << 20;
 const HEAD: usize = 256;
 /// Longest wait for the thread at the end of the program.
 const FLUSH: Duration = Duration::from_secs(1);
-/// Stack of the thread. Masking recurses as deep as a frame.
+/// Stack of the thread.
 const STACK: usize = 512 << 10;
 
 /// Side of the proxy that a frame passes.

@@ -81,7 +81,7 @@ fn write(args: &Args, path: &Path, catalog: Value<'_>) -> Result<()> {
 
 fn line(kind: &str, name: &str, entry: Value<'_>) -> String {
     let mut definition = Writer::new();
-    canonical(&mut definition, entry);
+    canonical(&mut definition, entry, &[]);
     let mut w = Writer::new();
     w.begin_object().key("kind").string(kind).key("name").string(name);
     w.key("sha256").string(&digest(definition.as_str()));
@@ -110,7 +110,7 @@ fn load(path: &Path) -> Result<Json> {
             return Err(wrong("not a line that `tinymcp lock` has written").into());
         };
         let mut w = Writer::new();
-        canonical(&mut w, definition);
+        canonical(&mut w, definition, &[]);
         if saved.and_then(Value::as_str) != Some(&digest(w.as_str())) {
             let cure = "the digest does not match the definition; review the server and lock it again";
             return Err(wrong(cure).into());

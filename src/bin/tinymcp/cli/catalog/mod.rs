@@ -15,6 +15,7 @@ use super::failure::{FAILED, Result};
 use super::output::Output;
 use super::schema::Input;
 use crate::escape::one_line;
+use crate::walk::{Step, Walk};
 
 /// Lists of a catalog, the noun for an entry, and the member that identifies it. Only a lock has
 /// the list `server`, with the instructions of the server.
@@ -86,7 +87,7 @@ fn compare<'d>(
             None => {
                 changes.push(Change { noun, name, pointer: String::new(), before: Some(entry), after: None });
             }
-            Some(now) => differences(entry, *now, String::new(), &mut |pointer, before, after| {
+            Some(now) => differences(entry, *now, &mut |pointer, before, after| {
                 changes.push(Change { noun, name, pointer, before, after });
             }),
         }
@@ -98,70 +99,51 @@ fn compare<'d>(
     }
 }
 
-/// Reports each difference of two values. The order of members does not count. Recurses as deep as
-/// the parser permits.
+/// Reports each difference of two values. The order of members does not count.
 pub(crate) fn differences<'d>(
     before: Value<'d>,
     after: Value<'d>,
-    pointer: String,
     report: &mut dyn FnMut(String, Option<Value<'d>>, Option<Value<'d>>),
 ) {
-    if before.kind() != after.kind() {
-        return report(pointer, Some(before), Some(after));
-    }
-    let inner = |token: &str| format!("{pointer}/{}", token.replace('~', "~0").replace('/', "~1"));
-    match before.kind() {
-        Kind::Object => {
-            for (name, value) in before.members() {
-                match after.get(name) {
-                    Some(now) => differences(value, now, inner(name), report),
-                    None => report(inner(name), Some(value), None),
-                }
+    // A list of pairs instead of recursion: servers choose the nesting.
+    let mut open = vec![(String::new(), Some(before), Some(after))];
+    while let Some((pointer, before, after)) = open.pop() {
+        let (Some(one), Some(other)) = (before, after) else {
+            report(pointer, before, after);
+            continue;
+        };
+        let start = open.len();
+        let inner = |token: &str| format!("{pointer}/{}", token.replace('~', "~0").replace('/', "~1"));
+        match one.kind() {
+            kind if kind != other.kind() => report(pointer, before, after),
+            Kind::Object => {
+                open.extend(one.members().map(|(name, value)| (inner(name), Some(value), other.get(name))));
+                let added = other.members().filter(|(name, _)| one.get(name).is_none());
+                open.extend(added.map(|(name, value)| (inner(name), None, Some(value))));
             }
-            for (name, value) in after.members().filter(|(name, _)| before.get(name).is_none()) {
-                report(inner(name), None, Some(value));
+            Kind::Array if one.len() == other.len() => {
+                let pairs = one.items().zip(other.items()).enumerate();
+                open.extend(pairs.map(|(at, (one, other))| (inner(&at.to_string()), Some(one), Some(other))));
             }
+            Kind::String if one.as_str() == other.as_str() => {}
+            _ if one.raw() == other.raw() => {}
+            _ => report(pointer, before, after),
         }
-        Kind::Array if before.len() == after.len() => {
-            for (at, (value, now)) in before.items().zip(after.items()).enumerate() {
-                differences(value, now, inner(&at.to_string()), report);
-            }
-        }
-        Kind::String if before.as_str() == after.as_str() => {}
-        _ if before.raw() == after.raw() => {}
-        _ => report(pointer, Some(before), Some(after)),
+        // In the order of the document: `open` is a stack.
+        open.get_mut(start..).unwrap_or_default().reverse();
     }
 }
 
-/// Writes a value with sorted members, so that equal values have equal texts. Recurses as deep as
-/// the parser permits.
-pub(crate) fn canonical(w: &mut Writer, value: Value<'_>) {
-    match value.kind() {
-        Kind::Object => canonical_object(w, &mut value.members()),
-        Kind::Array => {
-            w.begin_array();
-            value.items().for_each(|item| canonical(w, item));
-            w.end_array();
-        }
-        Kind::String => {
-            w.string(value.as_str().unwrap_or_default());
-        }
-        _ => {
-            w.value(value);
+/// Writes a value with sorted members, so that equal values have equal texts, without these members
+/// of the value itself.
+pub(crate) fn canonical(w: &mut Writer, value: Value<'_>, ignored: &[&str]) {
+    let mut walk = Walk::new(value).sorted();
+    while let Some(step) = walk.next() {
+        match step {
+            Step::Key(name) if walk.depth() == 1 && ignored.contains(&name) => walk.skip_value(),
+            step => step.write(w),
         }
     }
-}
-
-/// Writes an object of these members, sorted.
-pub(crate) fn canonical_object<'d>(w: &mut Writer, members: &mut dyn Iterator<Item = (&'d str, Value<'d>)>) {
-    let mut members: Vec<(&str, Value<'_>)> = members.collect();
-    members.sort_by_key(|(name, _)| *name);
-    w.begin_object();
-    for (name, member) in members {
-        w.key(name);
-        canonical(w, member);
-    }
-    w.end_object();
 }
 
 /// Formats a value, shortened.

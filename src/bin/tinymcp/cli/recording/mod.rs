@@ -20,12 +20,13 @@ use std::time::Instant;
 use tinymcp::json::{Doc, Json, Kind, ParseLimits, Value, Writer};
 use tinymcp::stderr;
 
-use super::catalog::canonical_object;
+use super::catalog::canonical;
 use super::failure::Result;
 use super::frames::Frames;
 use super::{json_error, read};
 use crate::mask::Mask;
 use crate::mutex::lock;
+use crate::walk::{Step, Walk};
 
 /// Parameters that are not compared: metadata, and the description of the client.
 const IGNORED: [&str; 4] = ["_meta", "protocolVersion", "capabilities", "clientInfo"];
@@ -99,9 +100,7 @@ impl Recorder {
             w.key("conn").u64(connection);
         }
         match direction {
-            Direction::Diagnostics => {
-                w.key("text").string(&self.mask.text(&String::from_utf8_lossy(line)));
-            }
+            Direction::Diagnostics => _ = w.key("text").string(&self.mask.line(line)),
             _ => match frame.parse_again(line, &ParseLimits::default()) {
                 Ok(()) => self.mask.write(w.key("frame"), frame.root()),
                 Err(error) => _ = w.key("text").string(&self.mask.invalid(line, &error)),
@@ -174,9 +173,7 @@ pub(crate) fn key(frame: Value<'_>) -> String {
     let method = method(frame).unwrap_or_default();
     let mut w = Writer::new();
     match frame.get("params") {
-        Some(params) => {
-            canonical_object(&mut w, &mut params.members().filter(|(name, _)| !IGNORED.contains(name)))
-        }
+        Some(params) => canonical(&mut w, params, &IGNORED),
         None => _ = w.begin_object().end_object(),
     }
     format!("{method} {}", w.as_str())
@@ -185,33 +182,17 @@ pub(crate) fn key(frame: Value<'_>) -> String {
 /// Returns the frame with some strings replaced, for tokens that each run of a server creates.
 pub(crate) fn substituted(frame: Value<'_>, tokens: &HashMap<String, String>) -> Json {
     let mut w = Writer::new();
-    substitute(&mut w, frame, tokens);
-    w.into_json()
-}
-
-fn substitute(w: &mut Writer, value: Value<'_>, tokens: &HashMap<String, String>) {
-    match value.kind() {
-        Kind::Object => {
-            w.begin_object();
-            for (name, member) in value.members() {
-                w.key(name);
-                substitute(w, member, tokens);
-            }
-            w.end_object();
-        }
-        Kind::Array => {
-            w.begin_array();
-            value.items().for_each(|item| substitute(w, item, tokens));
-            w.end_array();
-        }
-        Kind::String => {
-            let text = value.as_str().unwrap_or_default();
-            w.string(tokens.get(text).map_or(text, String::as_str));
-        }
-        _ => {
-            w.value(value);
+    for step in Walk::new(frame) {
+        let token = match &step {
+            Step::Scalar(value) => value.as_str().and_then(|text| tokens.get(text)),
+            _ => None,
+        };
+        match token {
+            Some(token) => _ = w.string(token),
+            None => step.write(&mut w),
         }
     }
+    w.into_json()
 }
 
 #[cfg(test)]

@@ -307,7 +307,7 @@ fn drive_session(args: &Args, output: &Output, entries: &[Entry], number: &mut u
         let Some(response) = recorded.next().and_then(|exchange| exchange.response) else { continue };
         let message = server.response(frame, expected)?;
         let label = format!("{number} {}", request_name(frame));
-        differences(response, message.root(), String::new(), &mut |pointer, before, after| {
+        differences(response, message.root(), &mut |pointer, before, after| {
             let texts = (before.and_then(Value::as_str), after.and_then(Value::as_str));
             match texts {
                 (Some(old), Some(new)) if sent_back.contains(old) => {

@@ -135,9 +135,8 @@ pub(super) fn frame_line(at: SystemTime, frame: &CopiedFrame, mask: &Mask) -> Wr
         }
         (None, Err(error)) => {
             w.key("bytes").u64(frame.bytes.len() as u64).key("invalid").string(&error.to_string());
-            // In malformed JSON, member names cannot be recognized, so nothing could be masked.
-            if !matches!(frame.bytes.trim_ascii_start().first(), Some(b'{' | b'[' | b'"')) {
-                w.key("text").string(&shortened(&mask.text(&String::from_utf8_lossy(&frame.bytes)), TEXT));
+            if let Some(text) = mask.message(&frame.bytes, &error) {
+                w.key("text").string(&shortened(&text, TEXT));
             }
         }
     }
