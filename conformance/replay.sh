@@ -66,7 +66,7 @@ record_http() { # FILE COMMAND…
         url=
         "$tinymcp" record "$file" --http 127.0.0.1:0 -- "$@" >/dev/null 2>reports &
         recorder=$!
-        for _ in $(seq 600); do
+        for _ in $(seq 1200); do
             url=$(sed -n 's/.*serving \(http.*\)/\1/p' reports)
             [ -z "$url" ] || break
             kill -0 "$recorder" 2>/dev/null || break 2

@@ -32,7 +32,7 @@ SHORT = (20_000, 100, 10)
 LONG = (1_000_000, 500, 200)
 PROCESSES = 20
 # Seconds for the server to start again, and for the last threads and sockets to end.
-PATIENCE = 30
+PATIENCE = 60
 # Seconds that the server is connected before it is killed. The proxy waits a minute after five ends within two seconds each.
 UPTIME = 3
 # Growth of the proxy's anonymous memory in kB, from the first quarter of the run to the end.

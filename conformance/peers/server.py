@@ -71,8 +71,8 @@ async def wait(ctx: Context) -> str:
 
 @server.tool()
 async def stopped_waiting() -> bool:
-    """Returns whether `wait` was cancelled, after at most 5 seconds."""
-    with anyio.move_on_after(5):
+    """Returns whether `wait` was cancelled, after at most a minute."""
+    with anyio.move_on_after(60):
         await stopped.wait()
     return stopped.is_set()
 

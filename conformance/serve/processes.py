@@ -32,7 +32,7 @@ WORKERS = 64
 # Calls that run when a client ends, and how many calls there are for each such end.
 AT_END, PER_END = 12, 60
 # Seconds for processes to end: SIGTERM, a grace period, SIGKILL; and for a server to notice its client's end.
-PATIENCE = 15
+PATIENCE = 60
 # kB of anonymous memory by which the last reading may exceed that of the first quarter. Each of the 16 threads keeps 64 KiB
 # of a buffer after its first long input, and all of it until its next call. In the long run all have one at the first
 # reading.

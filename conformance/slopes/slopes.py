@@ -26,7 +26,7 @@ from peers import late_threads, left_threads, notification, opening, request, wa
 NOISE = 128
 LONG_NOISE = 256
 # Seconds for the last threads and sockets of the operations to end.
-SETTLE = 5
+SETTLE = 60
 BATCH = 16
 PINS = 28
 

@@ -24,7 +24,7 @@ from peers import LEGACY, MODERN, Closed, Link, Served, left_threads, notificati
 NOISE = 256
 PHASES = 10
 PINS = 28
-SETTLE = 20
+SETTLE = 60
 # Ids of all clients differ, so that an answer that reaches the wrong one is seen.
 SPACE = 1 << 32
 

@@ -18,7 +18,7 @@ use crate::peer::Peer;
 use crate::wire::{After, Requests};
 
 /// Timeout of one response.
-pub const TIMEOUT: Duration = Duration::from_secs(5);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Result of one phase.
 #[derive(Default, Debug)]

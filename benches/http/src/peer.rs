@@ -1,23 +1,25 @@
 //! A server process that listens on a local port.
 //!
-//! Starts it on a free port and waits until it listens.
+//! Starts it on a reserved port and waits until it listens.
 //!
 //! # Invariants
 //! - Every process has a deadline, after which it is killed.
 //! - A dropped `Peer` leaves no process running.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit};
 use stdio_bench::peer::Watch;
 
 use crate::Result;
 
 /// Time until a server must listen; under a counting tool it takes seconds.
-const START: Duration = Duration::from_secs(15);
+const START: Duration = Duration::from_secs(60);
 /// Time between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -27,6 +29,8 @@ pub struct Peer<'w> {
     /// The server itself, if the child is a tool that runs it.
     server: u32,
     port: u16,
+    /// Keeps the port.
+    _reserved: OwnedFd,
     watch: &'w Watch,
 }
 
@@ -37,9 +41,7 @@ impl<'w> Peer<'w> {
     /// Returns an error if the program cannot be started or does not listen in time.
     pub fn spawn(command: &[String], limit: Duration, watch: &'w Watch) -> Result<Self> {
         let (program, args) = command.split_first().ok_or("an empty command")?;
-        // The port was free a moment ago. If another program takes it, the server reports an error
-        // and the run ends.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let (reserved, port) = reserve()?;
         let child = Command::new(program)
             .args(args)
             .args(["--http", &format!("127.0.0.1:{port}")])
@@ -50,7 +52,7 @@ impl<'w> Peer<'w> {
             .map_err(|error| format!("{program}: {error}"))?;
         watch.arm(&child, limit)?;
         let server = child.id();
-        let mut peer = Self { child, server, port, watch };
+        let mut peer = Self { child, server, port, _reserved: reserved, watch };
         peer.listening()?;
         // `strace` stays the parent of its program; valgrind becomes the program.
         if program == "strace" {
@@ -111,6 +113,16 @@ impl Drop for Peer<'_> {
         let _ = self.child.wait();
         self.watch.disarm();
     }
+}
+
+/// Binds a port and does not listen on it. The server may, because both sockets have `SO_REUSEADDR`; the system gives
+/// the port to no other program.
+fn reserve() -> Result<(OwnedFd, u16)> {
+    let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+    let port = SocketAddrV4::try_from(net::getsockname(&socket)?)?.port();
+    Ok((socket, port))
 }
 
 /// Raises the descriptor limit of this process and of the servers it starts to the maximum.

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use http_bench::Result;
 use http_bench::link::Link;
-use http_bench::load::TIMEOUT;
 use http_bench::peer::{Peer, raise_descriptors};
 use http_bench::wire::{After, Requests};
 use stdio_bench::peer::Watch;
@@ -109,6 +108,9 @@ fn trickle(strangers: &mut [TcpStream], start: &[u8], seconds: u32) {
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
 }
+
+/// Timeout of one response, which some servers do not send in an attack.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens as many connections as the server or this process allows.
 fn connect(peer: &Peer<'_>, wanted: usize) -> Vec<TcpStream> {

@@ -29,7 +29,7 @@ use stdio_bench::proc;
 use stdio_bench::wire::Framing;
 
 const LIFE: Duration = Duration::from_secs(7200);
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Number of pins of the board.
 const PINS: u64 = 28;
 /// Growth of resident memory that counts as flat: rounding of the allocator.
@@ -113,8 +113,9 @@ fn main() -> Result<()> {
     let mut first = caller(&peer, Framing::Modern)?;
     first.requests.push_tool(&mut first.link.outgoing, 2, "gpio_read", "{\"pin\":0}", "");
     first.link.exchange(|answer| check(answer, 2).map(|_| ()))?;
+    let open = descriptors(pid);
     drop(first);
-    let before = settled(pid, 0);
+    let before = settled(pid, open - 1);
 
     let began = Instant::now();
     let (seen, updates, resident) = run(&options, &peer)?;
@@ -161,11 +162,15 @@ fn main() -> Result<()> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ").into()) }
 }
 
-/// Number of open descriptors, as soon as there are at most `wanted`, or after five seconds.
+fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+/// Number of open descriptors, as soon as there are at most `wanted`, or after a while.
 fn settled(pid: u32, wanted: usize) -> usize {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + TIMEOUT;
     loop {
-        let count = std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+        let count = descriptors(pid);
         if count <= wanted || Instant::now() > deadline {
             return count;
         }

@@ -22,7 +22,7 @@ type Client = RunningService<RoleClient, ClientConfig>;
 
 /// Pauses between two polls of a task, and their number.
 const POLL: Duration = Duration::from_millis(20);
-const POLLS: u32 = 1000;
+const POLLS: u32 = 3000;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
