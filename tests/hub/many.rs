@@ -53,7 +53,7 @@ fn hub(limits: tinymcp::Limits) -> Hub {
 fn fifty_children_of_which_one_is_dead_one_silent_and_one_floods() {
     // On a busy machine fifty processes may start late: then the lists get more time.
     assert!(
-        [30, 300].into_iter().map(Duration::from_secs).any(fifty),
+        [4, 40, 400].into_iter().map(Duration::from_secs).any(fifty),
         "the lists are late, however much time there is"
     );
 }

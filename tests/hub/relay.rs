@@ -197,7 +197,10 @@ fn a_server_that_ends_ends_the_calls_that_were_passed_on_to_it() {
     in_all_eras(|below, above| {
         let (begun, begins) = mpsc::channel();
         let begun = Mutex::new(begun);
-        let it = between(below, client(), limits(), move || {
+        // The hub lets the call run for this time after the removal.
+        let mut limits = limits();
+        limits.grace = Duration::from_millis(100);
+        let it = between(below, client(), limits, move || {
             let mut server = of(above);
             let begun = begun.lock().unwrap().clone();
             server
