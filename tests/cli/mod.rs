@@ -11,6 +11,8 @@ use std::time::Duration;
 mod bench;
 mod children;
 #[cfg(unix)]
+mod completion;
+#[cfg(unix)]
 mod help;
 #[cfg(unix)]
 mod lock;

@@ -838,8 +838,9 @@ fn test_binaries() -> Row {
 // 242 of them withdraw requests of upstream servers and find the client that may get them.
 const CODE_LINES: f64 = 46_654.0;
 const WINDOWS_LINES: f64 = 200.0;
-// 227 lines for masks that do not recurse and read messages, not only JSON.
-const PROGRAM_LINES: f64 = 16_507.0;
+// 227 lines for masks that do not recurse and read messages, not only JSON; 3 for completions
+// without names that a shell interprets.
+const PROGRAM_LINES: f64 = 16_510.0;
 const SIGN_IN_LINES: f64 = 2863.0;
 const TOKEN_CHECK_LINES: f64 = 480.0;
 const SKILL_LINES: f64 = 1195.0;

@@ -5,7 +5,10 @@
 //! configuration file; tools, prompts, resources and arguments from the server, which is started
 //! for it.
 //!
-//! Invariant: a candidate has no character that a shell interprets, because servers choose names.
+//! # Invariants
+//! - A candidate has no character that a shell interprets, and is not an option unless the user
+//!   types one, because servers and files choose names.
+//! - The scripts never expand a candidate.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -69,8 +72,8 @@ pub(crate) fn complete(words: &[&str]) -> Result<()> {
     let mut text = String::new();
     let found = candidates(&before, last);
     let fitting = found.iter().map(|name| name.trim_end());
-    for name in fitting.filter(|name| name.starts_with(last.as_str()) && is_plain(name)).take(MAX_CANDIDATES)
-    {
+    let is_meant = |name: &&str| name.starts_with(last.as_str()) && is_plain(name, last);
+    for name in fitting.filter(is_meant).take(MAX_CANDIDATES) {
         text.push_str(name.get(shown..).unwrap_or_default());
         text.push('\n');
     }
@@ -98,9 +101,13 @@ fn joined(words: &[&str]) -> (Vec<String>, usize) {
     (joined, shown)
 }
 
-/// Returns whether no shell interprets the name.
-fn is_plain(name: &str) -> bool {
-    name.chars().all(|c| c.is_alphanumeric() || "_-./:=@+,%".contains(c))
+/// Returns whether a candidate for this word is a name, or an argument or option with a value, that
+/// no shell interprets. Zsh expands a word that begins with `=`.
+fn is_plain(candidate: &str, word: &str) -> bool {
+    let is_plain = |text: &str| text.bytes().all(|c| c.is_ascii_alphanumeric() || b"_.:/-".contains(&c));
+    let (name, value) = candidate.split_once('=').unwrap_or((candidate, ""));
+    let is_option = candidate.starts_with('-') && !word.starts_with('-');
+    !name.is_empty() && is_plain(name) && is_plain(value) && !is_option
 }
 
 fn owned<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Vec<String> {
