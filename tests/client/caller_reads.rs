@@ -13,8 +13,9 @@ use tinymcp::{
 };
 
 use super::children::{legacy, session, threads};
+use super::in_time::in_time;
 use super::race::{Random, strict_server};
-use super::scripted::{TIMEOUT, holding, in_time, plain};
+use super::scripted::{TIMEOUT, holding, plain};
 
 /// A server in a session. It responds to `quick` calls. For a `slow` one it writes `begun` as stray output and half of the
 /// response, and the other half when it gets a cancellation. `cases` adds further behaviour.

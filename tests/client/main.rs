@@ -45,6 +45,8 @@ mod extension;
 #[cfg(unix)]
 mod floods;
 mod guarantees;
+#[path = "../fixtures/in_time.rs"]
+mod in_time;
 mod large;
 #[cfg(unix)]
 mod leftovers;

@@ -8,7 +8,8 @@ use tinymcp::{
     json as ours,
 };
 
-use super::scripted::{ScriptedPeer, call, connected, holding, in_time, meta, ok, plain};
+use super::in_time::in_time;
+use super::scripted::{ScriptedPeer, call, connected, holding, meta, ok, plain};
 
 #[test]
 fn the_handlers_of_a_client_determine_its_capabilities() {

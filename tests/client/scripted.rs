@@ -90,13 +90,6 @@ pub(crate) fn quick() -> Limits {
     limits
 }
 
-/// Runs a scene that must prepare a state within a time limit, and then waits for its end. On a machine
-/// that is too slow the scene returns `None`; it is then repeated with ten times the limit.
-pub(crate) fn in_time(shortest: Duration, scene: impl Fn(Duration) -> Option<()>) {
-    let set = [1, 10, 100].into_iter().any(|times| scene(shortest * times).is_some());
-    assert!(set, "the scene was not ready within any of the time limits");
-}
-
 pub(crate) fn plain() -> ClientBuilder {
     Client::builder("tester", "0").limits(Limits::default())
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tinymcp::{Change, CompletionTarget, ErrorKind, Level, Protocol, json as ours};
 
-use super::scripted::{ScriptedPeer, TIMEOUT, call, connected, in_time, meta, ok, plain};
+use super::in_time::in_time;
+use super::scripted::{ScriptedPeer, TIMEOUT, call, connected, meta, ok, plain};
 
 #[test]
 fn requests_of_both_eras_word_by_word() {

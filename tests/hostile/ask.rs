@@ -7,8 +7,9 @@ use tinymcp::json::Json;
 use tinymcp::{Field, Form, Limits, Server};
 
 use super::call::gated;
+use super::in_time::in_time;
 use super::process::{any, ask, never, plain};
-use super::wire::{Peer, TIMEOUT, Wire, call, cancel, handshake, in_time, limits, request, text_of};
+use super::wire::{Peer, TIMEOUT, Wire, call, cancel, handshake, limits, request, text_of};
 use crate::tests;
 
 tests! {

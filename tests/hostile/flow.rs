@@ -9,10 +9,9 @@ use tinymcp::json::Json;
 use tinymcp::{Limits, Resource, ResourceContents, Server, memory};
 
 use super::call::gated;
+use super::in_time::in_time;
 use super::process::{any, echo, never, plain};
-use super::wire::{
-    Feed, MODERN, Peer, Sink, TIMEOUT, Wire, call, handshake, in_time, limits, request, text_of,
-};
+use super::wire::{Feed, MODERN, Peer, Sink, TIMEOUT, Wire, call, handshake, limits, request, text_of};
 use crate::tests;
 
 tests! {

@@ -9,8 +9,9 @@ use tinymcp::json::Json;
 use tinymcp::{Completion, Prompt, PromptOutput, Resource, ResourceContents};
 
 use super::call::{Gate, gated};
+use super::in_time::in_time;
 use super::process::{any, echo, never, plain};
-use super::wire::{MODERN, Peer, TIMEOUT, Wire, call, cancel, in_time, is_success, limits, request, text_of};
+use super::wire::{MODERN, Peer, TIMEOUT, Wire, call, cancel, is_success, limits, request, text_of};
 use crate::tests;
 
 tests! {

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use super::in_time::in_time;
 use super::process::{MIDDLE, Process, command};
-use super::wire::{MODERN, Peer, call, handshake, in_time, is_success, request, text_of};
+use super::wire::{MODERN, Peer, call, handshake, is_success, request, text_of};
 use crate::tests;
 
 tests! {

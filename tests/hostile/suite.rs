@@ -5,6 +5,8 @@ mod call;
 mod change;
 mod flow;
 mod frame;
+#[path = "../fixtures/in_time.rs"]
+mod in_time;
 mod late;
 mod life;
 mod load;

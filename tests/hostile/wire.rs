@@ -15,13 +15,6 @@ use tinymcp::{Error, Limits, Link, Server};
 /// Timeout that only a hang reaches.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Runs a scene with a time limit that has to expire during the scene. The scene returns `None` if
-/// the machine was too slow to prepare it in time. It is then run again with ten times the time.
-pub fn in_time(shortest: Duration, scene: impl Fn(Duration) -> Option<()>) {
-    let set = [1, 10, 100].into_iter().any(|times| scene(shortest * times).is_some());
-    assert!(set, "the scene was not prepared in time with any limit");
-}
-
 /// The default limits with changes.
 pub fn limits(change: impl FnOnce(&mut Limits)) -> Limits {
     let mut limits = Limits::default();

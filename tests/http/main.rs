@@ -18,6 +18,8 @@ mod cors;
     feature = "tracing"
 ))]
 mod exporters;
+#[path = "../fixtures/in_time.rs"]
+mod in_time;
 mod independence;
 #[cfg(feature = "token-jwt")]
 mod issued_tokens;

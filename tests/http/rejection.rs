@@ -97,13 +97,18 @@ fn unreadable_requests_have_a_status_and_a_message() {
     if crate::client::is_mounted() {
         return;
     }
-    let mut limits = Limits::default();
-    (limits.frame_bytes, limits.http.head_timeout) = (1024, std::time::Duration::from_millis(100));
-    let mut server = server(stage());
-    server.limits(limits);
-    let served = serve_with(server, |http| http);
-    let raw = |text: &str| {
-        let mut stream = std::net::TcpStream::connect(&served.address).unwrap();
+    let with_head_timeout = |head_timeout| {
+        let mut limits = Limits::default();
+        (limits.frame_bytes, limits.http.head_timeout) = (1024, head_timeout);
+        let mut server = server(stage());
+        server.limits(limits);
+        serve_with(server, |http| http)
+    };
+    let served = with_head_timeout(crate::client::TIMEOUT);
+    let hasty = with_head_timeout(std::time::Duration::from_millis(100));
+    let raw = |text: &str, status| {
+        let server = if status == 408 { &hasty } else { &served };
+        let mut stream = std::net::TcpStream::connect(&server.address).unwrap();
         stream.set_read_timeout(Some(crate::client::TIMEOUT)).unwrap();
         stream.write_all(text.as_bytes()).unwrap();
         Answer::read(stream)
@@ -117,7 +122,7 @@ fn unreadable_requests_have_a_status_and_a_message() {
         (format!("{post}Transfer-Encoding: gzip\r\n\r\n"), 501, "coding"),
         ("GET /mcp HTTP/2.0\r\nHost: localhost\r\n\r\n".to_owned(), 505, "HTTP/1.1"),
     ] {
-        let words = words(raw(&text), status);
+        let words = words(raw(&text, status), status);
         assert!(words.contains(said), "{status}: {words}");
     }
 }

@@ -250,6 +250,7 @@ fn a_restarted_server_gets_a_new_session() {
         let client = served.connect(era);
         assert_eq!(client.call_tool("say", json!({"text": "x"})).unwrap().texts(), "x");
         let address = served.url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
+        // The client's connection keeps the port from other programs, in TIME-WAIT.
         drop(served);
         served = Served::at(&address);
         let barrier = Barrier::new(4);

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use tinymcp::oauth::{MemoryStore, OAuth, SignIn, TokenStore};
@@ -575,9 +575,12 @@ fn a_refresh_that_fails_for_a_while_keeps_the_refresh_token() {
 
 #[test]
 fn a_slow_authorization_server_ends_with_the_call() {
-    let server = AuthServer::with(|seen, _, _| {
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let ended = Mutex::new(ended);
+    let server = AuthServer::with(move |seen, _, _| {
         if target(seen).1 == ISSUER {
-            std::thread::sleep(Duration::from_secs(3));
+            // Until the end of the test.
+            let _ = ended.lock().unwrap().recv();
         }
         None
     });
@@ -588,4 +591,5 @@ fn a_slow_authorization_server_ends_with_the_call() {
     let builder = Client::builder("tester", "1.0.0").limits(limits).protocol(Protocol::Stateless);
     let error = builder.connect(Endpoint::new(server.url()).oauth(oauth)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{}", shown(&error));
+    drop(end);
 }

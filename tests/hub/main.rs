@@ -7,6 +7,8 @@ mod exports;
 mod frames;
 mod guarantees;
 mod in_process;
+#[path = "../fixtures/in_time.rs"]
+mod in_time;
 mod lazy;
 mod many;
 #[cfg(all(target_os = "linux", feature = "http-server"))]

@@ -10,6 +10,8 @@ use tinymcp::{
     json, memory_links,
 };
 
+use super::in_time::in_time;
+
 tinymcp::record! {
     struct Nothing {}
 }
@@ -214,28 +216,35 @@ fn closing_the_hub_ends_a_server_whose_calls_are_awaited() {
 
 #[test]
 fn a_short_timeout_ends_calls_but_not_a_slow_start() {
-    const SHORT: Duration = Duration::from_millis(100);
     for era in ERAS {
-        let gate = Gate::default();
-        let prompt = upstream("slow", era, &gate);
-        let slow = Upstream::from_fn(move |client| {
-            let (theirs, between) = memory_links();
-            thread::spawn(move || {
-                thread::sleep(5 * SHORT);
-                let mut server = Server::new("slow", "1.0.0");
-                server.tool(Tool::new("name"), |_, _: Nothing| Ok("slow")).unwrap();
-                server.serve(theirs)
-            });
-            client.protocol(era).over(between)
-        });
-        let (hub, client) = served(TIMEOUT, slow.call_timeout(SHORT));
-        wait_for_servers(&hub);
-        assert_eq!(text(&client, "x__name"), "slow");
-        hub.replace("x", prompt.call_timeout(SHORT), Instant::now() + TIMEOUT).unwrap();
-        let failed = hub.call_tool("x__wait", json!({})).unwrap_err();
-        assert_eq!(failed.kind(), ErrorKind::Timeout);
-        let failed = client.call_tool("x__wait", json!({})).unwrap();
-        assert_eq!(failed.texts(), "The call did not finish before its deadline");
-        gate.open();
+        in_time(Duration::from_millis(100), |short| timeout_of_calls(era, short));
     }
+}
+
+/// The prompt call of the slow server may take longer than the timeout.
+fn timeout_of_calls(era: Protocol, short: Duration) -> Option<()> {
+    let gate = Gate::default();
+    let prompt = upstream("slow", era, &gate);
+    let slow = Upstream::from_fn(move |client| {
+        let (theirs, between) = memory_links();
+        thread::spawn(move || {
+            thread::sleep(5 * short);
+            let mut server = Server::new("slow", "1.0.0");
+            server.tool(Tool::new("name"), |_, _: Nothing| Ok("slow")).unwrap();
+            server.serve(theirs)
+        });
+        client.protocol(era).over(between)
+    });
+    let (hub, client) = served(TIMEOUT, slow.call_timeout(short));
+    wait_for_servers(&hub);
+    if text(&client, "x__name") != "slow" {
+        return None;
+    }
+    hub.replace("x", prompt.call_timeout(short), Instant::now() + TIMEOUT).unwrap();
+    let failed = hub.call_tool("x__wait", json!({})).unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Timeout);
+    let failed = client.call_tool("x__wait", json!({})).unwrap();
+    assert_eq!(failed.texts(), "The call did not finish before its deadline");
+    gate.open();
+    Some(())
 }

@@ -183,6 +183,12 @@ impl Proxy {
         Proxy { child, input, output, file }
     }
 
+    /// Waits until it reports its address; returns the port. [`Proxy::end`] does not return these lines.
+    pub(super) fn port(&mut self) -> u16 {
+        let mut lines = BufReader::new(self.child.stderr.as_mut().unwrap()).lines();
+        lines.find_map(|line| line.unwrap().split(['/', ':']).find_map(|word| word.parse().ok())).unwrap()
+    }
+
     /// Sends a request and waits for its response, which must be JSON.
     pub(super) fn call(&mut self, request: &Value) -> Value {
         writeln!(self.input.as_mut().unwrap(), "{request}").unwrap();

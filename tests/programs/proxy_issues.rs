@@ -272,6 +272,7 @@ fn a_server_over_http_that_restarts_is_used_again() {
             let error = error.map_or_else(|error| error.to_string(), |output| output.texts());
             assert!(error.contains("refused") || error.contains("is down"), "{error}");
         }
+        // The first server's connections keep the port from other programs, in TIME-WAIT.
         let (_server, _) = start(address);
         let until = Instant::now() + TIMEOUT;
         let second = loop {

@@ -111,7 +111,8 @@ fn answers_do_not_wait_for_a_slow_inline_tool() {
     let mut server = Server::new("slow", "1");
     server
         .inline_tool(Tool::new("slow"), move |_, (): ()| {
-            opened.lock().unwrap().recv_timeout(HANG)?;
+            // Longer than the answers before it may take.
+            opened.lock().unwrap().recv_timeout(3 * HANG)?;
             Ok("at last")
         })
         .unwrap();
@@ -133,8 +134,8 @@ fn answers_do_not_wait_for_a_slow_inline_tool() {
             sender.send(std::mem::take(&mut line)).unwrap();
         }
     });
-    answers.recv_timeout(HANG / 2).expect("the greeting");
-    assert!(answers.recv_timeout(HANG / 2).expect("an answer").contains(r#""id":2"#));
+    answers.recv_timeout(HANG).expect("the greeting");
+    assert!(answers.recv_timeout(HANG).expect("an answer").contains(r#""id":2"#));
     open.send(()).unwrap();
     assert!(answers.recv_timeout(HANG).expect("an answer").contains("at last"));
     input.shutdown(Shutdown::Write).unwrap();

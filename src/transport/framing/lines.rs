@@ -514,10 +514,10 @@ mod tests {
             thread::sleep(Duration::from_millis(20));
             sink.send(b"last\n");
             let started = Instant::now();
-            let deadline = started + Duration::from_secs(20);
+            let deadline = started + Duration::from_secs(120);
             assert!(sink.drain(deadline));
             sink.close(deadline);
-            assert!(started.elapsed() < Duration::from_secs(10));
+            assert!(started.elapsed() < Duration::from_secs(60));
         });
         assert!(sink.failure().is_none());
         let written = String::from_utf8(lock(&written).clone()).unwrap();

@@ -355,8 +355,8 @@ mod tests {
         // Simulates a response that arrives after `pause` has read the deadline.
         exchange.remove_deadline();
         let (sender, receiver) = std::sync::mpsc::channel();
-        std::thread::spawn(move || sender.send(exchange.pause(Duration::from_secs(20), &mut || false)));
-        let ended = receiver.recv_timeout(Duration::from_secs(10)).map(|ended| ended.err());
+        std::thread::spawn(move || sender.send(exchange.pause(Duration::from_secs(120), &mut || false)));
+        let ended = receiver.recv_timeout(Duration::from_secs(60)).map(|ended| ended.err());
         assert_eq!(ended, Ok(Some(StopReason::Answered)));
     }
 }

@@ -174,7 +174,8 @@ fn requests_without_tls_use_a_tunnel_as_well() {
 #[test]
 fn a_proxy_that_refuses_or_is_absent_is_an_error_and_never_bypassed() {
     let refusing = Proxy::start(server(), "407 Proxy Authentication Required\r\nContent-Length: 0");
-    let absent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // The system gives no privileged port to another test.
+    let absent = SocketAddr::from(([127, 0, 0, 1], 1));
     for (proxy, reason) in [(refusing.address, "407"), (absent, "proxy: ")] {
         let direct = tls(server(), Clients::Any);
         let secret = format!("http://user:s3cret@{proxy}");
