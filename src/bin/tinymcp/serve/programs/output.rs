@@ -36,7 +36,8 @@ use crate::serve::definition::Output;
 pub(crate) const REST: usize = 1 << 20;
 /// Maximum number of linked rests of all tools.
 pub(crate) const RESTS: usize = 16;
-/// Maximum number of bytes of the end of an output that an error shows.
+/// Maximum number of bytes of the start and of the end of a stream that an error shows.
+const HEAD_BYTES: usize = 1 << 10;
 const TAIL_BYTES: usize = 4 << 10;
 /// Maximum number of bytes of invalid JSON that an error shows.
 const SHOWN_BYTES: usize = 200;
@@ -45,38 +46,47 @@ const MESSAGE: usize = 4 << 10;
 /// Maximum number of progress messages of a call in one second. Further lines are only counted.
 const MESSAGES: u32 = 1000;
 
-/// The last bytes of a stream.
+/// The first and last bytes of a stream.
 #[derive(Default)]
-pub(crate) struct Tail {
-    bytes: Vec<u8>,
-    cut: bool,
+pub(crate) struct Ends {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    /// Number of bytes of the stream.
+    total: u64,
 }
 
-impl Tail {
+impl Ends {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let room = HEAD_BYTES.saturating_sub(self.head.len()).min(bytes.len());
+        self.head.extend_from_slice(bytes.get(..room).unwrap_or_default());
         let new = bytes.len().saturating_sub(TAIL_BYTES);
-        self.cut |= new > 0;
-        self.bytes.extend_from_slice(bytes.get(new..).unwrap_or_default());
+        self.tail.extend_from_slice(bytes.get(new..).unwrap_or_default());
         // Cut rarely: each cut moves the whole tail.
-        if self.bytes.len() > 4 * TAIL_BYTES {
+        if self.tail.len() > 4 * TAIL_BYTES {
             self.shorten();
         }
     }
 
     fn shorten(&mut self) {
-        let old = self.bytes.len().saturating_sub(TAIL_BYTES);
-        self.cut |= old > 0;
-        self.bytes.drain(..old);
+        self.tail.drain(..self.tail.len().saturating_sub(TAIL_BYTES));
     }
 
-    /// Returns the text without surrounding white space; `…` replaces the part that was cut.
+    /// Returns the text without surrounding white space. A note replaces the part between the ends.
     pub(crate) fn text(mut self) -> String {
         self.shorten();
-        let start =
-            if self.cut { self.bytes.iter().take_while(|byte| **byte & 0xC0 == 0x80).count() } else { 0 };
-        let text = String::from_utf8_lossy(self.bytes.get(start..).unwrap_or_default());
-        let text = text.trim();
-        if self.cut && !text.is_empty() { format!("…{text}") } else { text.to_owned() }
+        let before_tail = usize::try_from(self.total - self.tail.len() as u64).unwrap_or(usize::MAX);
+        let head = self.head.get(..before_tail.min(self.head.len())).unwrap_or_default();
+        let mut text = head.to_vec();
+        if before_tail > head.len() {
+            text.truncate(whole_characters(&text));
+            let start = self.tail.iter().take_while(|byte| **byte & 0xC0 == 0x80).count();
+            let left_out = before_tail - text.len() + start;
+            text.extend_from_slice(format!("\n[{left_out} bytes left out]\n").as_bytes());
+            self.tail.drain(..start);
+        }
+        text.append(&mut self.tail);
+        String::from_utf8_lossy(&text).trim().to_owned()
     }
 }
 
@@ -92,8 +102,8 @@ pub(crate) struct Capture {
     reserved: Reservation,
     /// Bytes that were read and not kept.
     dropped: u64,
-    /// End of the dropped bytes.
-    tail: Tail,
+    /// Ends of the dropped bytes.
+    rest: Ends,
     lines: Option<Lines>,
 }
 
@@ -127,7 +137,7 @@ impl Capture {
         };
         let lines = (*output == Output::Lines).then(lines);
         let reserved = OUTPUTS.reservation();
-        Capture { bytes: Vec::new(), most, limit: most, reserved, dropped: 0, tail: Tail::default(), lines }
+        Capture { bytes: Vec::new(), most, limit: most, reserved, dropped: 0, rest: Ends::default(), lines }
     }
 
     /// Returns whether there was no memory for bytes below the limit.
@@ -185,7 +195,7 @@ impl Capture {
         self.bytes.extend_from_slice(kept);
         if !dropped.is_empty() {
             self.dropped += dropped.len() as u64;
-            self.tail.push(dropped);
+            self.rest.push(dropped);
         }
     }
 
@@ -214,14 +224,18 @@ impl Capture {
         self.reserved.shrink(self.bytes.len());
     }
 
-    /// Returns the end of the output, for an error.
-    fn end(self) -> String {
-        if self.dropped > 0 {
-            return self.tail.text();
+    /// Returns the start and the end of the output, for an error.
+    fn ends(self) -> String {
+        let mut ends = Ends::default();
+        ends.push(&self.bytes);
+        let room = HEAD_BYTES.saturating_sub(ends.head.len());
+        ends.head.extend(self.rest.head.iter().take(room));
+        if self.rest.tail.len() as u64 != self.dropped {
+            ends.tail.clear();
         }
-        let mut tail = Tail::default();
-        tail.push(&self.bytes);
-        tail.text()
+        ends.tail.extend(self.rest.tail);
+        ends.total += self.dropped;
+        ends.text()
     }
 }
 
@@ -297,13 +311,14 @@ impl Rules<'_> {
                 Some(time) => format!("the program did not end within {} and was killed", seconds(time)),
                 None => describe(status),
             };
-            let mut tail = stderr.text();
-            if tail.is_empty() && !matches!(self.output, Output::Media(_)) {
-                tail = stdout.end();
-            }
-            if !tail.is_empty() {
-                text.push_str(":\n");
-                text.push_str(&tail);
+            let errors = stderr.text();
+            let output = if matches!(self.output, Output::Media(_)) { String::new() } else { stdout.ends() };
+            match (output.is_empty(), errors.is_empty()) {
+                (true, true) => {}
+                (false, false) => {
+                    text.push_str(&format!(":\nstandard output:\n{output}\nstandard error:\n{errors}"));
+                }
+                _ => text.push_str(&format!(":\n{output}{errors}")),
             }
             return ToolOutput::failed(text);
         }

@@ -30,7 +30,7 @@ use rustix::process::Signal;
 use tinymcp::{Context, ToolError};
 
 use super::group::{Group, Pipes, Processes, timespec};
-use super::output::{Capture, Tail};
+use super::output::{Capture, Ends};
 use super::sandbox;
 use crate::serve::definition::Grants;
 use crate::serve::words;
@@ -122,7 +122,7 @@ pub(crate) struct Finished {
     /// The program was killed after this time.
     pub(crate) timed_out: Option<Duration>,
     pub(crate) stdout: Capture,
-    pub(crate) stderr: Tail,
+    pub(crate) stderr: Ends,
 }
 
 impl Finished {
@@ -161,7 +161,7 @@ pub(crate) fn run(
         input: stdin.unwrap_or_default(),
         written: 0,
         capture,
-        stderr: Tail::default(),
+        stderr: Ends::default(),
     };
     let end = running.until_end(caller, timeout)?;
     running.drain(caller);
@@ -190,7 +190,7 @@ struct Running {
     /// Number of bytes of the input that have been written.
     written: usize,
     capture: Capture,
-    stderr: Tail,
+    stderr: Ends,
 }
 
 impl Running {

@@ -21,7 +21,7 @@ fn result(rules: &Rules<'_>, stdout: &[u8], piece: usize) -> ToolOutput {
     stdout.chunks(piece).for_each(|piece| capture.push(piece, &mut recorder));
     capture.finish(&mut recorder);
     let status = Some(ExitStatus::from_raw(0));
-    rules.result(Finished { status, timed_out: None, stdout: capture, stderr: Tail::default() })
+    rules.result(Finished { status, timed_out: None, stdout: capture, stderr: Ends::default() })
 }
 
 fn texts(output: &Output, limit: usize, stdout: &[u8]) -> Vec<String> {
@@ -167,7 +167,7 @@ fn crowded(output: &Output, other: &str, pieces: &[&str]) -> String {
     stdout.push(last.as_bytes(), &mut Recorder::default());
     stdout.finish(&mut Recorder::default());
     let status = Some(ExitStatus::from_raw(0));
-    let result = rules.result(Finished { status, timed_out: None, stdout, stderr: Tail::default() });
+    let result = rules.result(Finished { status, timed_out: None, stdout, stderr: Ends::default() });
     assert_eq!(memory.free(), 10, "memory is free again");
     result.structured.as_ref().map_or_else(|| result.texts(), |json| json.as_str().to_owned())
 }
@@ -213,23 +213,42 @@ fn the_default_output_limit_needs_no_memory() {
 }
 
 #[test]
-fn failures_show_the_end_of_the_output() {
+fn failures_show_both_ends_of_both_streams() {
     let failed = |stdout: &[u8], stderr: &[u8]| {
         let rules = rules(&Output::Text, 10, None);
         let mut capture = rules.capture();
         capture.push(stdout, &mut Recorder::default());
-        let mut tail = Tail::default();
-        stderr.chunks(7).for_each(|piece| tail.push(piece));
+        let mut ends = Ends::default();
+        stderr.chunks(7).for_each(|piece| ends.push(piece));
         let status = Some(ExitStatus::from_raw(2 << 8));
-        let result = rules.result(Finished { status, timed_out: None, stdout: capture, stderr: tail });
+        let result = rules.result(Finished { status, timed_out: None, stdout: capture, stderr: ends });
         assert!(result.is_error);
         result.texts()
     };
-    assert_eq!(failed(b"", b""), "the program exited with status 2");
-    assert_eq!(failed(b"out", b"err\n"), "the program exited with status 2:\nerr");
-    assert_eq!(failed(b"a\nb\nc\n", b" \n"), "the program exited with status 2:\na\nb\nc");
-    let long = failed(b"", "é".repeat(100_000).as_bytes());
-    assert_eq!(long, format!("the program exited with status 2:\n…{}", "é".repeat(TAIL_BYTES / 2)));
-    let long = failed(&vec![b'x'; 100_000], b"");
-    assert_eq!(long, format!("the program exited with status 2:\n…{}", "x".repeat(TAIL_BYTES)));
+    let text = |output: &str| format!("the program exited with status 2{output}");
+    assert_eq!(failed(b"", b""), text(""));
+    assert_eq!(failed(b"", b"err\n"), text(":\nerr"));
+    assert_eq!(failed(b"a\nb\nc\n", b" \n"), text(":\na\nb\nc"));
+    assert_eq!(
+        failed(b"1 failed\n", b"warning\n"),
+        text(":\nstandard output:\n1 failed\nstandard error:\nwarning")
+    );
+    let (head, tail) = (HEAD_BYTES, TAIL_BYTES);
+    for stream in [0, 1] {
+        let failed = |bytes: &[u8]| if stream == 0 { failed(bytes, b"") } else { failed(b"", bytes) };
+        let whole = "x".repeat(head + tail);
+        assert_eq!(failed(whole.as_bytes()), text(&format!(":\n{whole}")));
+        let long = format!("{}{}", "a".repeat(50_000), "z".repeat(50_000));
+        let shown = format!(
+            "{}\n[{} bytes left out]\n{}",
+            &long[..head],
+            100_000 - head - tail,
+            &long[100_000 - tail..]
+        );
+        assert_eq!(failed(long.as_bytes()), text(&format!(":\n{shown}")));
+        // No character is cut: one byte before the characters, so that both ends are inside of one.
+        let wide = format!("a{}", "é".repeat(50_000));
+        let shown = failed(wide.as_bytes());
+        assert!(!shown.contains('\u{fffd}') && shown.ends_with('é'), "{shown}");
+    }
 }

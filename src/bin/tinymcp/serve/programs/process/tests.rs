@@ -102,7 +102,8 @@ pub(in crate::serve) fn ended(pid: &str) -> bool {
 #[test]
 fn output_status_and_input() {
     assert_eq!(run_text("printf 'a  b'; echo note >&2"), "a  b");
-    assert_eq!(run_text("echo out; echo bad >&2; exit 3"), "the program exited with status 3:\nbad");
+    let both = "the program exited with status 3:\nstandard output:\nout\nstandard error:\nbad";
+    assert_eq!(run_text("echo out; echo bad >&2; exit 3"), both);
     assert_eq!(run_text("echo out; exit 1"), "the program exited with status 1:\nout");
     assert_eq!(run_text("kill -9 $$"), "the program was killed by signal 9");
     assert_eq!(run_text("cat"), "");
