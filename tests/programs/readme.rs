@@ -11,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 use tinymcp::Limits;
 
 const README: &str = include_str!("../../README.md");
+const TESTING: &str = include_str!("../../src/manual/testing.md");
 const LIMITS: &str = include_str!("../../src/manual/limits.md");
 
 /// Path of an example that `cargo test` has built; `cargo test --test programs` alone does not
@@ -211,33 +212,36 @@ fn shell(command: &str) -> Output {
     Command::new("sh").args(["-c", command]).env("PATH", path).output().unwrap()
 }
 
-/// Returns the shell block of a page that starts with `start`; `cargo run` is replaced by the
+/// Returns the shell block of a page that starts with `start`; the command `run` is replaced by the
 /// example that it runs.
-fn command(page: &str, start: &str, example: &str) -> String {
+fn command(page: &str, start: &str, run: &str, example: &str) -> String {
     let block = page.split("```").find(|block| block.starts_with(&format!("sh\n{start}"))).unwrap();
-    let run = format!("cargo run -q --example {example}");
-    assert!(block.contains(&run), "{block}");
-    block.trim_start_matches("sh\n").replace(&run, example)
+    assert!(block.contains(run), "{block}");
+    block.trim_start_matches("sh\n").replace(run, example)
 }
 
 #[test]
-fn the_shell_command_of_the_readme_calls_its_server() {
-    let output = shell(&command(README, "printf", "adder"));
+fn the_shell_command_of_the_page_about_tests_calls_the_server_of_the_readme() {
+    let output = shell(&command(TESTING, "printf", "cargo run -q", "adder"));
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
     assert!(text.contains(r#""text":"42""#), "{text}");
 }
 
+/// The command of the page that starts the example.
+const PIPE_SERVER: &str = "cargo run -q --example pipe_server";
+
 #[test]
 fn the_shell_command_of_the_examples_counts_six_words() {
-    let output = shell(&command(include_str!("../../examples/README.md"), "printf", "pipe_server"));
+    let output =
+        shell(&command(include_str!("../../examples/README.md"), "printf", PIPE_SERVER, "pipe_server"));
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
     assert!(text.contains(r#""structuredContent":{"lines":1,"words":6,"#), "{text}");
 }
 
 /// On a terminal the program prints text, in a pipeline JSON, so the commands of the transcript get
-/// `--text`.
+/// `--text`. In the reader's folder `cargo run` starts the example.
 #[cfg(feature = "cli")]
 #[test]
 fn the_transcript_of_the_readme_is_what_the_program_prints() {
@@ -245,7 +249,8 @@ fn the_transcript_of_the_readme_is_what_the_program_prints() {
     let mut exchanges = 0;
     for exchange in transcript.split("$ ").skip(1) {
         let (command, printed) = exchange.split_once('\n').unwrap();
-        let output = shell(&command.replace("tinymcp call", "tinymcp call --text"));
+        let output =
+            shell(&command.replace("tinymcp call", "tinymcp call --text").replace("cargo run -q", "adder"));
         assert_eq!(String::from_utf8(output.stdout).unwrap(), printed, "{command}");
         exchanges += 1;
     }
