@@ -11,7 +11,8 @@
 //! A tool or prompt of a hub is named `server__name`, or begins with another prefix
 //! ([`Upstream::prefix`]). A call is routed to the server with the longest matching prefix; the
 //! text after the prefix is the name at that server. If several servers have that prefix, the first
-//! one that lists the name gets the call. Calls accept `server:name` as well, whatever the prefix
+//! one that lists the name gets the call; a server that is down keeps the names of its last list.
+//! Calls accept `server:name` as well, whatever the prefix
 //! is. Resources are named by key and URI, because two servers may have the same URI.
 //!
 //! # Isolation
@@ -33,6 +34,7 @@ mod names;
 mod proxy;
 mod upstream;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -55,7 +57,7 @@ pub use upstream::Upstream;
 use builder::Handlers;
 use member::{Member, Removal};
 use merge::{Offers, gather};
-use names::UpstreamNames;
+use names::{ListedNames, UpstreamNames};
 
 /// Separator between a server's key and a name. Many hosts accept only letters, digits, `_` and `-`
 /// in the names of tools.
@@ -189,8 +191,9 @@ impl Hub {
         Ok(())
     }
 
-    /// Replaces a server. Connects to the new one first, and waits for it until `deadline`, so that
-    /// the entries stay available. Further calls get the new one. The connection to the old one
+    /// Replaces a server. Connects to the new one first, waits for it until `deadline`, and with
+    /// [`Hub::export`] requests its lists, so that the entries stay available. Further calls get
+    /// the new one. The connection to the old one
     /// closes when its calls in flight have ended, at most after [`Limits::grace`]; the calls that
     /// are left fail with [`ErrorKind::Closed`]. The key keeps its place.
     ///
@@ -212,7 +215,7 @@ impl Hub {
         if failed {
             new.hold_calls();
         }
-        let replaced = {
+        let exchange = || {
             let mut members = lock(&self.shared.members);
             let place = members.iter_mut().find(|member| Arc::ptr_eq(member, &old));
             let replaced = place.map(|place| *place = Arc::clone(&new)).is_some();
@@ -220,6 +223,10 @@ impl Hub {
                 lock(&self.shared.retiring).push(Arc::clone(&old));
             }
             replaced
+        };
+        let replaced = match handlers.exports() {
+            Some(exports) if connected => exports.publish(&new, exchange),
+            _ => exchange(),
         };
         if !replaced {
             // Removed or replaced meanwhile, or the hub was closed.
@@ -294,10 +301,13 @@ impl Hub {
 
     fn tools_of(&self, members: &[Arc<Member>]) -> Merged<Tool> {
         let offers: Offers = |o| o.tools;
-        gather(members, &self.shared.limits, offers, Client::request_tools, |names, key, mut tool| {
+        let limits = &self.shared.limits;
+        let tools = gather(members, limits, offers, Client::request_tools, |names, key, mut tool| {
             tool.name = names.tool(key, &tool.name)?;
             Some(tool)
-        })
+        });
+        remember(members, &tools, limits, |tool| &tool.name, |listed| &mut listed.tools);
+        tools
     }
 
     /// The prompts of all servers, named for [`Hub::prompt`].
@@ -307,10 +317,13 @@ impl Hub {
 
     fn prompts_of(&self, members: &[Arc<Member>]) -> Merged<Prompt> {
         let offers: Offers = |o| o.prompts;
-        gather(members, &self.shared.limits, offers, Client::request_prompts, |names, key, mut prompt| {
+        let limits = &self.shared.limits;
+        let prompts = gather(members, limits, offers, Client::request_prompts, |names, key, mut prompt| {
             prompt.name = names.prompt(key, &prompt.name);
             Some(prompt)
-        })
+        });
+        remember(members, &prompts, limits, |prompt| &prompt.name, |listed| &mut listed.prompts);
+        prompts
     }
 
     /// The resources of all servers, each with its server's key.
@@ -341,8 +354,8 @@ impl Hub {
     pub fn request_tool(&self, name: &str, arguments: impl ToJson) -> Result<Request<ToolOutput>, Error> {
         let mut owners = self.owners_for_host(name, UpstreamNames::tool_at_server)?;
         if owners.len() > 1 {
-            let listed = self.tools_of(&members_of(&owners)).entries;
-            keep_owner(&mut owners, listed.iter().find(|tool| tool.name == name).map(|tool| &tool.server));
+            self.tools_of(&members_of(&owners));
+            keep_owner(&mut owners, |listed| listed.tools.contains(name));
         }
         let (member, name) = owners.into_iter().next().ok_or_else(|| unlisted(name))?;
         Ok(self.connected(&member)?.request_tool(&name, arguments))
@@ -355,8 +368,8 @@ impl Hub {
     pub fn prompt(&self, name: &str, arguments: &[(&str, &str)]) -> Result<PromptOutput, Error> {
         let mut owners = self.owners_for_host(name, UpstreamNames::prompt_at_server)?;
         if owners.len() > 1 {
-            let listed = self.prompts_of(&members_of(&owners)).entries;
-            keep_owner(&mut owners, listed.iter().find(|p| p.name == name).map(|p| &p.server));
+            self.prompts_of(&members_of(&owners));
+            keep_owner(&mut owners, |listed| listed.prompts.contains(name));
         }
         let (member, name) = owners.into_iter().next().ok_or_else(|| unlisted(name))?;
         self.connected(&member)?.prompt(&name, arguments)
@@ -497,9 +510,31 @@ fn members_of(owners: &[(Arc<Member>, String)]) -> Vec<Arc<Member>> {
     owners.iter().map(|(member, _)| Arc::clone(member)).collect()
 }
 
-/// Removes all servers except the one with this key.
-fn keep_owner(owners: &mut Vec<(Arc<Member>, String)>, key: Option<&String>) {
-    owners.retain(|(member, _)| Some(&member.key) == key);
+/// Removes all servers except the first one whose last list has the name.
+fn keep_owner(owners: &mut Vec<(Arc<Member>, String)>, has: impl Fn(&ListedNames) -> bool) {
+    let owner = owners.iter().position(|(member, _)| has(&lock(&member.listed)));
+    *owners = owner.map(|place| owners.swap_remove(place)).into_iter().collect();
+}
+
+/// Stores the names on a list with each server. A server that is down keeps its names, so that no
+/// other server gets its calls.
+fn remember<T>(
+    members: &[Arc<Member>],
+    merged: &Merged<T>,
+    limits: &Limits,
+    name: fn(&T) -> &str,
+    list: fn(&mut ListedNames) -> &mut BTreeSet<String>,
+) {
+    for member in members {
+        let mut listed = lock(&member.listed);
+        let names = list(&mut listed);
+        let is_complete = !merged.missing.iter().any(|missing| missing.server == member.key);
+        if is_complete || names.len() > limits.client.list_entries {
+            names.clear();
+        }
+        let own = merged.entries.iter().filter(|entry| entry.server == member.key);
+        names.extend(own.map(|entry| name(&entry.item).to_owned()));
+    }
 }
 
 fn check_key(key: &str) -> Result<(), Error> {

@@ -20,6 +20,7 @@ use crate::pool::guard;
 use crate::sync::{Condition, lock, wait_for};
 
 use super::builder::Handlers;
+use super::names::ListedNames;
 use super::spawn;
 use super::upstream::Upstream;
 
@@ -116,6 +117,7 @@ pub(super) struct Member {
     changed: Condvar,
     /// Locked while the connection is closed permanently: a second `close` waits for the first.
     closing: Mutex<()>,
+    pub listed: Mutex<ListedNames>,
 }
 
 struct State {
@@ -203,6 +205,7 @@ impl Member {
             state: Mutex::new(state),
             changed: Condvar::new(),
             closing: Mutex::default(),
+            listed: Mutex::default(),
         })
     }
 
@@ -389,7 +392,7 @@ impl Member {
     }
 
     /// Waits for the calls in flight, at most for `time`, then closes the connection permanently.
-    /// The caller sends no further calls. If the connection ends meanwhile, it is not opened again.
+    /// The caller sends no further calls.
     pub(super) fn retire(&self, time: Duration, why: Removal) {
         let until = Instant::now() + time;
         let mut state = lock(&self.state);
@@ -455,8 +458,7 @@ impl Member {
         }
     }
 
-    /// Returns the connection without waiting. While connecting, stores a weak reference to the
-    /// waiter, which is called when the round has ended.
+    /// Returns the connection. While connecting, stores the waiter for the end of the round.
     pub(super) fn connected(&self, waiters: &Arc<dyn ConnectWaiter>) -> Option<Result<Client, Error>> {
         let mut state = lock(&self.state);
         if let Some(connection) = self.connection(&state) {
@@ -467,8 +469,7 @@ impl Member {
         None
     }
 
-    /// Waits for a permit to write a call to the server. A server that does not read its input
-    /// blocks at most `most` threads.
+    /// Waits for a permit to write a call, so that an unread input blocks at most `most` threads.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if so many threads write for longer than [`WRITE_WAIT`] or
@@ -521,7 +522,6 @@ impl Member {
         }
     }
 
-    /// Stores whether the server sent its list in time.
     pub(super) fn note_list(&self, in_time: bool) {
         lock(&self.state).slow = !in_time;
     }

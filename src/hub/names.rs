@@ -1,5 +1,7 @@
 //! Names under which a hub offers a server's tools and prompts, and the tools that it offers.
 
+use std::collections::BTreeSet;
+
 use crate::error::{Error, ErrorKind};
 
 use super::SEPARATOR;
@@ -20,6 +22,13 @@ pub(super) struct UpstreamNames {
     pub(super) denied: Vec<String>,
     /// Tools with another name: the name at the server and the new one.
     pub(super) renamed: Vec<(String, String)>,
+}
+
+/// Names on the last lists that the host requested from a server, as in the hub.
+#[derive(Default)]
+pub(super) struct ListedNames {
+    pub(super) tools: BTreeSet<String>,
+    pub(super) prompts: BTreeSet<String>,
 }
 
 impl UpstreamNames {

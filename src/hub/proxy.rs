@@ -14,10 +14,13 @@
 //! # Names
 //!
 //! A tool or prompt is offered under the name that its server's [`Upstream`](crate::Upstream)
-//! gives it (`server__name` by default), a resource or template by its URI. On name
-//! clashes the server added first wins, and [`Hub::skipped`] lists the others. A tool name that is
-//! longer than 64 characters or has other characters than `A-Z a-z 0-9 _ - .` is shortened, with a
-//! stable suffix.
+//! gives it (`server__name` by default), a resource or template by its URI. A name that begins with
+//! the prefixes of several servers belongs to the one with the longest prefix, whether it is
+//! running or not. On other clashes the server added first wins until all servers before it have
+//! connected or failed. From then on, a name or URI stays with its server while that is configured
+//! and lists it, also while it is down. [`Hub::skipped`] lists the other entries. A tool name that
+//! is longer than 64 characters or has other characters than `A-Z a-z 0-9 _ - .` is shortened, with
+//! a stable suffix.
 //!
 //! # Invariants
 //! - Each server is listed by one thread at a time, so a slow server does not delay the entries of
@@ -51,7 +54,7 @@ use super::member::{Member, Removal};
 use super::{Hub, check_key};
 use call_table::CallTable;
 use delegate::ExportDelegate;
-use listing::{ExportedEntries, Kinds, Listing};
+use listing::{ExportedEntries, Kinds, Listing, Source};
 use repeats::Repeats;
 use resource_updates::Updates;
 
@@ -115,9 +118,11 @@ impl Hub {
     /// call, also between different revisions. In the session protocol the request does not name
     /// its call. If the server processes calls of several clients, or the client lacks the
     /// capability, the hub's own handlers respond; without a handler the request is rejected.
-    /// Outside of calls, the request is sent to the only client with a session. `roots/list`
-    /// without a client and without own roots gets an empty list. In a call, a server waits at most
-    /// [`crate::Limits::client_input_timeout`].
+    /// Outside of calls, the request is sent to the only client with a session, if no other client
+    /// has called the server and all calls had one principal. `roots/list` without a client and
+    /// without own roots gets an empty list. In a call, a server waits at most
+    /// [`crate::Limits::client_input_timeout`]. The request is withdrawn from the client when the
+    /// server cancels it, sends the result of the call or ends.
     ///
     /// In the stateless protocol a server gets the capabilities of the calling client with each
     /// call. In the session protocol it gets the capabilities of the first clients after
@@ -135,10 +140,12 @@ impl Hub {
     ///
     /// A forwarded call occupies no thread while its server processes it or connects. A server that
     /// does not read its input holds at most half of [`crate::Limits::workers`]; other calls to it
-    /// are rejected as busy after 200 ms, after 5 s if it is the only server. The timeout of a call
+    /// are rejected as busy after 200 ms, after 5 s if it is the only server.
+    ///
     /// At most [`crate::ClientLimits::calls`] calls are in flight at all servers together; the next
-    /// one blocks one of [`crate::Limits::workers`]. At most half as many calls wait for servers
-    /// that are connecting; the next one is rejected as busy.
+    /// one blocks one of [`crate::Limits::workers`]. Beside others, a server with more calls than
+    /// there are free places gets no further one: it is rejected as busy. At most half as many
+    /// calls wait for servers that are connecting; the next one is rejected as busy.
     ///
     /// ```no_run
     /// use std::process::Command;
@@ -306,7 +313,7 @@ struct State {
     skipped: Vec<Skipped>,
 }
 
-/// Lists of the running servers, in the order they were added.
+/// Lists of the servers that have run, in the order they were added.
 #[derive(Default)]
 struct Listings {
     servers: Vec<Listed>,
@@ -317,17 +324,22 @@ struct Listings {
 impl Listings {
     /// Returns whether the lists of this server are complete.
     fn is_listed(&self, key: &str) -> bool {
-        let listed = |s: &Listed| s.key == key && !s.busy && s.wanted == Kinds::default();
+        let listed = |s: &Listed| s.key == key && s.is_up && !s.busy && s.wanted == Kinds::default();
         self.servers.iter().any(listed)
     }
 }
 
-/// A running server and its lists.
+/// A server and its lists.
 struct Listed {
     key: String,
     /// Number of the connection, which a listing must match.
     connection: u64,
+    is_up: bool,
+    /// The lists of an earlier connection stay until the new ones have arrived. Those of a server
+    /// that is down reserve its names and URIs.
     listing: Listing,
+    /// The lists were received at least once, or the server has failed.
+    is_settled: bool,
     /// Lists to request again, not before `next`.
     wanted: Kinds,
     next: Instant,
@@ -397,17 +409,31 @@ impl Exports {
     /// Handles a change of a server's state: it is running, is down or was removed.
     pub(super) fn server_state_changed(self: &Arc<Self>, key: &str) {
         // Reads the state: events may arrive out of order.
-        let client = self.hub.member(key).and_then(|m| m.client(Instant::now()));
+        let member = self.hub.member(key);
+        let client = member.as_ref().map_err(drop).and_then(|m| m.client(Instant::now()).map_err(drop));
         {
             let mut listings = lock(&self.listings);
-            listings.servers.retain(|s| s.key != key);
-            if client.is_ok() {
-                listings.connections += 1;
-                let connection = listings.connections;
-                let (listing, wanted) = (Listing::default(), Kinds::ALL);
-                let key = key.to_owned();
-                let next = Instant::now();
-                listings.servers.push(Listed { key, connection, listing, wanted, next, busy: false });
+            listings.connections += 1;
+            let connection = listings.connections;
+            let place = listings.servers.iter().position(|s| s.key == key);
+            match (place, place.and_then(|place| listings.servers.get_mut(place))) {
+                (Some(place), _) if member.is_err() => _ = listings.servers.remove(place),
+                (_, Some(server)) => {
+                    (server.connection, server.is_up, server.busy) = (connection, client.is_ok(), false);
+                    (server.wanted, server.next) = (Kinds::ALL, Instant::now());
+                    server.is_settled |= client.is_err();
+                }
+                _ if member.is_ok() => listings.servers.push(Listed {
+                    key: key.to_owned(),
+                    connection,
+                    is_up: client.is_ok(),
+                    listing: Listing::default(),
+                    is_settled: client.is_err(),
+                    wanted: Kinds::ALL,
+                    next: Instant::now(),
+                    busy: false,
+                }),
+                _ => {}
             }
             // Entries of an earlier connection stay until the new list has arrived.
             if client.is_err() {
@@ -423,6 +449,22 @@ impl Exports {
         self.list(key, Kinds::default());
     }
 
+    /// Requests the lists of a new server before `exchange` puts it in the place of the one with
+    /// its key. Returns the result of `exchange`.
+    pub(super) fn publish(&self, new: &Arc<Member>, exchange: impl FnOnce() -> bool) -> bool {
+        let mut fresh = Listing::default();
+        fresh.fill(Kinds::ALL, new, &self.hub.shared.limits);
+        let mut listings = lock(&self.listings);
+        let exchanged = exchange();
+        if exchanged {
+            if let Some(server) = listings.servers.iter_mut().find(|s| s.key == new.key) {
+                (server.listing, server.is_up, server.is_settled) = (fresh, true, true);
+            }
+            self.show(&mut listings);
+        }
+        exchanged
+    }
+
     /// Handles a change of a server's list or resource.
     pub(super) fn changed(self: &Arc<Self>, key: &str, change: &Change) {
         match change {
@@ -435,7 +477,7 @@ impl Exports {
     /// them.
     fn list(self: &Arc<Self>, key: &str, kinds: Kinds) {
         let mut listings = lock(&self.listings);
-        let Some(server) = listings.servers.iter_mut().find(|s| s.key == key) else {
+        let Some(server) = listings.servers.iter_mut().find(|s| s.key == key && s.is_up) else {
             return self.listed.notify_all();
         };
         server.wanted.add(kinds);
@@ -465,6 +507,7 @@ impl Exports {
             listings = lock(&self.listings);
             if let Some(server) = listings.servers.iter_mut().find(is_current) {
                 server.listing.take(wanted, fresh);
+                server.is_settled = true;
                 self.show(&mut listings);
                 drop(listings);
                 // A resource with a subscription may belong to another server now.
@@ -481,11 +524,18 @@ impl Exports {
         let members = self.hub.members();
         let place = |key: &str| members.iter().position(|member| member.key == key);
         sort(&mut listings.servers, |a, b| place(&a.key).cmp(&place(&b.key)));
-        let member = |key: &str| members.iter().find(|member| member.key == key);
+        let mut settled = true;
+        let mut servers = Vec::new();
+        for member in &members {
+            let listed = listings.servers.iter().find(|s| s.key == member.key);
+            if let Some(Listed { is_up, listing, .. }) = listed {
+                servers.push(Source { member, listing, is_up: *is_up, keeps_names: settled });
+            }
+            settled &= listed.is_some_and(|s| s.is_settled);
+        }
         for export in self.exports() {
-            let offered = listings.servers.iter().filter(|s| export.offers(&s.key));
-            let listed = offered.filter_map(|s| Some((&**member(&s.key)?, &s.listing)));
-            let listed: Vec<(&Member, &Listing)> = listed.collect();
+            let listed: Vec<Source<'_>> =
+                servers.iter().filter(|s| export.offers(&s.member.key)).copied().collect();
             let mut state = lock(&export.state);
             state.skipped = listing::show(&export, &listed, &mut state.shown);
         }

@@ -14,6 +14,7 @@ mod many;
 #[cfg(all(target_os = "linux", feature = "http-server"))]
 mod memory;
 mod names;
+mod owners;
 mod pages;
 mod passthrough;
 mod proxy;

@@ -91,6 +91,9 @@ fn text(client: &Client, tool: &str) -> String {
     client.call_tool(tool, json!({})).unwrap().texts()
 }
 
+/// The method of a request for the tools.
+const LIST: &[u8] = b"\"tools/list\"";
+
 fn tools(client: &Client) -> Vec<String> {
     client.tools().unwrap().into_iter().map(|tool| tool.name).collect()
 }
@@ -125,6 +128,43 @@ fn a_server_is_closed_when_its_calls_in_flight_have_ended() {
             assert_eq!(call.join().unwrap(), "new");
             removed.join().unwrap().unwrap();
         });
+        hub.close();
+    }
+}
+
+#[test]
+fn a_new_server_is_published_when_its_lists_are_there() {
+    for era in ERAS {
+        let (hub, client) = served(TIMEOUT, upstream("old", era, &Gate::default()));
+        wait_for_servers(&hub);
+        let listing = Gate::default();
+        let held = listing.clone();
+        let new = Upstream::from_fn(move |client: ClientBuilder| {
+            let (theirs, ours) = memory_links();
+            let mut server = Server::new("new", "1.0.0");
+            server.tool(Tool::new("name"), |_, _: Nothing| Ok("new"))?;
+            server.tool(Tool::new("new"), |_, _: Nothing| Ok("new"))?;
+            let held = held.clone();
+            server.on_frame(move |frame| {
+                if frame.bytes.windows(LIST.len()).any(|part| part == LIST) {
+                    held.pass(|| false);
+                }
+            });
+            thread::spawn(move || server.serve(theirs));
+            client.protocol(era).over(ours)
+        });
+        thread::scope(|scope| {
+            let replaced = scope.spawn(|| hub.replace("x", new, Instant::now() + TIMEOUT));
+            listing.reached();
+            for _ in 0..100 {
+                assert_eq!(tools(&client), ["x__name", "x__old", "x__wait"]);
+                assert_eq!(text(&client, "x__name"), "old");
+            }
+            listing.open();
+            replaced.join().unwrap().unwrap();
+        });
+        assert_eq!(tools(&client), ["x__name", "x__new"]);
+        assert_eq!(text(&client, "x__name"), "new");
         hub.close();
     }
 }

@@ -11,10 +11,10 @@ use crate::server::{
 };
 use crate::sync::lock;
 
-use super::super::member::ServerState;
+use super::super::member::{Member, ServerState};
 use super::super::names::UpstreamNames;
 use super::super::spawn;
-use super::{Export, listing};
+use super::{Export, Listings, listing};
 
 /// Delegate of the exporting server. The reference is weak, because the export owns the handle of
 /// the server.
@@ -39,9 +39,9 @@ impl Delegate for ExportDelegate {
         Some(Arc::new(fill))
     }
 
-    fn reader(&self) -> Option<Arc<ReadFn>> {
+    fn reader(&self, uri: &str) -> Option<Arc<ReadFn>> {
         let export = self.0.upgrade()?;
-        let key = export.only_unlisted()?;
+        let key = export.owner_not_listed(uri).or_else(|| export.only_unlisted())?;
         Some(listing::reader(&export, &key))
     }
 
@@ -101,8 +101,8 @@ impl Delegate for ExportDelegate {
 
 impl Export {
     /// Returns server and tool for a name that was not on the list when a call arrived: of the
-    /// first server with this prefix that is connecting, being listed or down, or that lists the
-    /// name now.
+    /// server that owns the name, which may be down; otherwise of the first server with this prefix
+    /// that is connecting, being listed or down.
     pub(super) fn unlisted(&self, name: &str) -> Option<(String, String)> {
         let owners = match &self.only {
             None => self.all.hub.owners(name, UpstreamNames::tool_at_server).ok()?,
@@ -114,12 +114,8 @@ impl Export {
         };
         let listings = lock(&self.all.listings);
         let state = lock(&self.state);
-        let is_listed = |key: &str| listings.is_listed(key);
-        let is_shown = |key: &str| state.shown.owner_of_tool(name) == Some(key);
-        let unlisted = owners
-            .into_iter()
-            .find(|(member, tool)| (is_shown(&member.key) || !is_listed(&member.key)) && !tool.is_empty());
-        unlisted.map(|(member, tool)| (member.key.clone(), tool))
+        let owner = state.shown.owner_of_tool(name);
+        owners.into_iter().find_map(|owned| may_own(owned, owner, &listings))
     }
 
     /// Like [`Export::unlisted`], for a prompt.
@@ -130,11 +126,15 @@ impl Export {
         };
         let listings = lock(&self.all.listings);
         let state = lock(&self.state);
-        let is_shown = |key: &str| state.shown.owner_of_prompt(name) == Some(key);
-        let mut unlisted = owners.into_iter().filter(|(member, prompt)| {
-            (is_shown(&member.key) || !listings.is_listed(&member.key)) && !prompt.is_empty()
-        });
-        unlisted.next().map(|(member, prompt)| (member.key.clone(), prompt))
+        let owner = state.shown.owner_of_prompt(name);
+        owners.into_iter().find_map(|owned| may_own(owned, owner, &listings))
+    }
+
+    /// Returns the server that owns a URI, if it is down or being listed.
+    fn owner_not_listed(&self, uri: &str) -> Option<String> {
+        let listings = lock(&self.all.listings);
+        let state = lock(&self.state);
+        state.shown.owner(uri).filter(|key| !listings.is_listed(key)).map(str::to_owned)
     }
 
     /// Returns the server that is connecting or being listed, or will be started again, if there is
@@ -183,6 +183,17 @@ impl Export {
             done(instructions);
         }
     }
+}
+
+/// Returns a server and a name at it if that server owns the name or, without an owner, is not
+/// listed.
+fn may_own(
+    (member, there): (Arc<Member>, String),
+    owner: Option<&str>,
+    listings: &Listings,
+) -> Option<(String, String)> {
+    let may = owner.map_or_else(|| !listings.is_listed(&member.key), |owner| *owner == *member.key);
+    (may && !there.is_empty()).then(|| (member.key.clone(), there))
 }
 
 #[cfg(test)]

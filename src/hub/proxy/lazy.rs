@@ -368,11 +368,6 @@ impl Export {
     }
 }
 
-/// Returns the key of the server that has the tool of this name.
-pub(super) fn owner<'t>(tools: &'t [LazyTool], name: &str) -> Option<&'t str> {
-    find(tools, name).map(|tool| &*tool.key)
-}
-
 fn find<'t>(tools: &'t [LazyTool], name: &str) -> Option<&'t LazyTool> {
     tools.iter().find(|tool| tool.tool.name == name)
 }

@@ -3,7 +3,7 @@
 //! Entries are in the order of the servers, not of their responses. Unchanged entries keep their
 //! place or are moved behind new entries that precede them. Clients are only notified of changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::client::{Client, CompletionTarget};
@@ -19,7 +19,7 @@ use crate::server::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry};
 use super::super::member::Member;
 use super::super::merge::{Offers, gather};
 use super::super::names::UpstreamNames;
-use super::lazy::{self, LazyTool};
+use super::lazy::LazyTool;
 use super::{Export, Skipped};
 
 /// Maximum length of a tool name that common hosts accept, in characters.
@@ -124,6 +124,21 @@ fn part<T>(merged: super::super::Merged<T>) -> Part<T> {
     Part { entries, error: merged.missing.into_iter().next().map(|missing| missing.error) }
 }
 
+/// A server with its lists.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub member: &'a Member,
+    pub listing: &'a Listing,
+    /// Its entries are offered. Those of a server that is down only keep their names.
+    pub is_up: bool,
+    /// No server that precedes it will connect for the first time, so its names stay with it.
+    pub keeps_names: bool,
+}
+
+/// The owners of the names of one list, also of those of servers that are down: the owner's key,
+/// and whether the name stays with it.
+type Owners = BTreeMap<String, (String, bool)>;
+
 /// Entries on the exporting server's lists: by name, the owner's key and the description as
 /// received.
 #[derive(Default)]
@@ -136,30 +151,40 @@ pub(super) struct ExportedEntries {
     pub(super) lazy: Arc<Vec<LazyTool>>,
     /// Servers whose list of lazy tools is incomplete, each with the reason.
     pub(super) failed: Vec<(String, String)>,
-    /// Parsed templates and the keys of their owners, in the order of the list.
+    /// Parsed templates and the keys of their owners, in the order of the list, also of those that
+    /// are down.
     matchers: Vec<(UriTemplate, String)>,
+    owners: AllOwners,
+}
+
+/// The owners of the names of all lists.
+#[derive(Default)]
+struct AllOwners {
+    tools: Owners,
+    prompts: Owners,
+    resources: Owners,
+    templates: Owners,
 }
 
 type Table = BTreeMap<String, (String, Option<Json>)>;
 
 impl ExportedEntries {
-    /// Returns the key of the server that owns the tool of this name.
+    /// Returns the key of the server that owns the tool of this name. It may be down.
     pub(super) fn owner_of_tool(&self, name: &str) -> Option<&str> {
-        let listed = self.tools.get(name).map(|(key, _)| &**key);
-        listed.or_else(|| lazy::owner(&self.lazy, name))
+        self.owners.tools.get(name).map(|(key, _)| &**key)
     }
 
-    /// Returns the key of the server that owns the prompt of this name.
+    /// Returns the key of the server that owns the prompt of this name. It may be down.
     pub(super) fn owner_of_prompt(&self, name: &str) -> Option<&str> {
-        self.prompts.get(name).map(|(key, _)| &**key)
+        self.owners.prompts.get(name).map(|(key, _)| &**key)
     }
 
-    /// Returns the key of the server that owns a resource: the first server that lists it,
-    /// otherwise the first one with a matching template. Servers are in the order they were added,
-    /// the templates of a server in its order. For ambiguous templates see
+    /// Returns the key of the server that owns a resource, which may be down: the one that lists
+    /// it, otherwise the first one with a matching template. Servers are in the order they were
+    /// added, the templates of a server in its order. For ambiguous templates see
     /// [`UriTemplate::matches`].
     pub(super) fn owner(&self, uri: &str) -> Option<&str> {
-        let listed = self.resources.get(uri).map(|(key, _)| key);
+        let listed = self.owners.resources.get(uri).map(|(key, _)| key);
         let matching = || self.matchers.iter().find(|(template, _)| template.matches(uri).is_some());
         listed.or_else(|| matching().map(|(_, key)| key)).map(|key| &**key)
     }
@@ -218,38 +243,47 @@ struct NewEntry<'a> {
     completes: bool,
     /// The list already has this entry, with the same description.
     unchanged: bool,
+    is_up: bool,
 }
 
 /// Makes the server's lists equal to the listings; returns the entries that cannot be offered.
 pub(super) fn show(
     export: &Arc<Export>,
-    servers: &[(&Member, &Listing)],
+    servers: &[Source<'_>],
     shown: &mut ExportedEntries,
 ) -> Vec<Skipped> {
     let mut skipped = Vec::new();
-    let plan = |list, shown: &Table, skipped: &mut Vec<Skipped>| {
-        ListChange::of(list, export, servers, shown, skipped)
+    let plan = |list, owners: &mut Owners, shown: &Table, skipped: &mut Vec<Skipped>| {
+        ListChange::of(list, export, servers, (owners, shown), skipped)
     };
+    let owners = &mut shown.owners;
     if export.all.hub.shared.handlers.has_lazy_tools() {
-        let wanted = plan(List::Tools, &Table::new(), &mut skipped).wanted;
-        shown.lazy = Arc::new(wanted.iter().filter_map(lazy_tool).collect());
+        let wanted = plan(List::Tools, &mut owners.tools, &Table::new(), &mut skipped).wanted;
+        shown.lazy = Arc::new(wanted.iter().filter(|wanted| wanted.is_up).filter_map(lazy_tool).collect());
         let failed = skipped.iter().filter(|skipped| skipped.name.is_none());
         shown.failed = failed.map(|s| (s.server.clone(), s.error.to_string())).collect();
     } else {
-        plan(List::Tools, &shown.tools, &mut skipped).apply(export, &mut shown.tools, &mut skipped);
+        let change = plan(List::Tools, &mut owners.tools, &shown.tools, &mut skipped);
+        change.apply(export, &mut shown.tools, &mut skipped);
     }
-    plan(List::Prompts, &shown.prompts, &mut skipped).apply(export, &mut shown.prompts, &mut skipped);
-    plan(List::Resources, &shown.resources, &mut skipped).apply(export, &mut shown.resources, &mut skipped);
-    let templates = plan(List::Templates, &shown.templates, &mut skipped);
+    let change = plan(List::Prompts, &mut owners.prompts, &shown.prompts, &mut skipped);
+    change.apply(export, &mut shown.prompts, &mut skipped);
+    let change = plan(List::Resources, &mut owners.resources, &shown.resources, &mut skipped);
+    change.apply(export, &mut shown.resources, &mut skipped);
+    let templates = plan(List::Templates, &mut owners.templates, &shown.templates, &mut skipped);
     let matcher = |listed: &NewEntry<'_>| match listed.item {
         Item::Template(template) => Some((template.uri_template().clone(), listed.key.to_owned())),
         _ => None,
     };
     shown.matchers = templates.wanted.iter().filter_map(matcher).collect();
+    let down: Vec<String> = templates.wanted.iter().filter(|w| !w.is_up).map(|w| w.name.clone()).collect();
     templates.apply(export, &mut shown.templates, &mut skipped);
     // Templates that the server rejected are not included.
     let ExportedEntries { templates, matchers, .. } = shown;
-    matchers.retain(|(template, _)| templates.contains_key(template.as_str()));
+    matchers.retain(|(template, _)| {
+        let template = template.as_str();
+        templates.contains_key(template) || down.iter().any(|down| down == template)
+    });
     skipped
 }
 
@@ -275,8 +309,8 @@ fn accepted_name(full: String) -> String {
 }
 
 /// Adds the tools that are not offered because another tool was renamed to their name.
-fn skip_taken(servers: &[(&Member, &Listing)], skipped: &mut Vec<Skipped>) {
-    for (member, listing) in servers {
+fn skip_taken(servers: &[Source<'_>], skipped: &mut Vec<Skipped>) {
+    for Source { member, listing, .. } in servers {
         for tool in &listing.tools.entries {
             if let Some(other) = member.upstream.names.taken_by(&tool.name) {
                 let error = Error::new(ErrorKind::Invalid, format!("{other:?} was renamed to it"));
@@ -401,10 +435,76 @@ impl NewEntry<'_> {
     }
 }
 
-/// Handler of the URIs of a server.
+/// Handler of the URIs of a server. A URI that matches its templates may belong to a server that is
+/// down.
 pub(super) fn reader(export: &Arc<Export>, key: &str) -> Arc<crate::server::ReadFn> {
     let (export, key) = (Arc::clone(export), key.to_owned());
-    Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| export.read(ctx, &key, uri))
+    Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| {
+        let owner = export.owner(uri);
+        export.read(ctx, owner.as_deref().unwrap_or(&key), uri)
+    })
+}
+
+/// An entry of a server, with the name that it has in the hub.
+struct NamedItem<'a> {
+    source: Source<'a>,
+    name: String,
+    item: Item<'a>,
+    /// The server whose longer prefix the name begins with.
+    prefix_of: Option<String>,
+}
+
+impl<'a> NamedItem<'a> {
+    /// Returns the entry under its name; `None` if it is not offered. `members` are all servers.
+    fn of(
+        item: Item<'a>,
+        source: Source<'a>,
+        export: &Export,
+        members: &[Arc<Member>],
+    ) -> Option<NamedItem<'a>> {
+        let name = item.name(export, source.member)?;
+        let names = &source.member.upstream.names;
+        let own = names.prefix_length(&source.member.key);
+        let has_longer = |other: &&Arc<Member>| {
+            let (key, names) = (&*other.key, &other.upstream.names);
+            let at_server = match item {
+                Item::Tool(_) => names.tool_at_server(key, &name),
+                Item::Prompt(_) => names.prompt_at_server(key, &name),
+                Item::Resource(_) | Item::Template(_) => None,
+            };
+            names.prefix_length(key) > own && at_server.is_some()
+        };
+        let prefix_of = match export.only {
+            None => members.iter().find(has_longer).map(|other| other.key.clone()),
+            Some(_) => None,
+        };
+        Some(NamedItem { source, name, item, prefix_of })
+    }
+
+    /// Returns the server that has the name instead, and the error.
+    fn clash(&self, owner: Option<&str>) -> Option<(String, String)> {
+        if let Some(other) = &self.prefix_of {
+            let why =
+                format!("it begins with the prefix of the server {other:?}; give one of them another prefix");
+            return Some((other.clone(), why));
+        }
+        let owner = owner.filter(|owner| *owner != self.source.member.key)?;
+        Some((owner.to_owned(), format!("the server {owner:?} has this name; give one of them a prefix")))
+    }
+}
+
+/// Determines the owner of each name: the present one if the name stays with it, otherwise the
+/// first server that lists the name.
+fn owners_of(named: &[NamedItem<'_>], before: &Owners) -> Owners {
+    let mut owners = Owners::new();
+    for named in named.iter().filter(|named| named.prefix_of.is_none()) {
+        let key = &named.source.member.key;
+        let stays = matches!(before.get(&named.name), Some((owner, true)) if owner == key);
+        if stays || !owners.contains_key(&named.name) {
+            owners.insert(named.name.clone(), (key.clone(), stays || named.source.keeps_names));
+        }
+    }
+    owners
 }
 
 impl<'a> ListChange<'a> {
@@ -412,50 +512,55 @@ impl<'a> ListChange<'a> {
     fn of(
         list: List,
         export: &Export,
-        servers: &[(&'a Member, &'a Listing)],
-        shown: &Table,
+        servers: &[Source<'a>],
+        (owners, shown): (&mut Owners, &Table),
         skipped: &mut Vec<Skipped>,
     ) -> ListChange<'a> {
         if matches!(list, List::Tools) {
             skip_taken(servers, skipped);
         }
-        // Names with their owners, without descriptions.
-        let mut names = Table::new();
-        let mut wanted = Vec::new();
-        for &(member, listing) in servers {
-            let key = &*member.key;
-            let (items, error) = listing.part(list);
-            if let Some(error) = error {
+        let (members, mut named) = (export.all.hub.members(), Vec::new());
+        for &source in servers {
+            let (items, error) = source.listing.part(list);
+            if let Some(error) = error.filter(|_| source.is_up) {
                 let error = Error::new(error.kind(), error.to_string());
-                skipped.push(Skipped { server: key.to_owned(), name: None, owner: None, error });
+                skipped.push(Skipped { server: source.member.key.clone(), name: None, owner: None, error });
             }
-            for item in items {
-                let Some(name) = item.name(export, member) else { continue };
-                if let Some((owner, _)) = names.get(&name) {
-                    let why = match owner == key {
-                        true => "the server has this name twice".to_owned(),
-                        false => format!("the server {owner:?} has this name; give one of them a prefix"),
-                    };
-                    let error = Error::new(ErrorKind::Invalid, why);
-                    let owner = Some(owner.clone());
-                    skipped.push(Skipped { server: key.to_owned(), name: Some(name), owner, error });
-                    continue;
-                }
-                let unchanged =
-                    matches!(shown.get(&name), Some((owner, was)) if owner == key && was == item.source());
-                names.insert(name.clone(), (key.to_owned(), None));
-                wanted.push(NewEntry { name, key, item, completes: listing.completes, unchanged });
-            }
+            let items = items.into_iter().filter_map(|item| NamedItem::of(item, source, export, &members));
+            named.extend(items);
         }
-        let gone = shown.keys().filter(|name| !names.contains_key(*name));
-        let changed = wanted.iter().filter(|w: &&NewEntry<'_>| !w.unchanged).map(|w| &w.name);
-        let changed = changed.filter(|name| shown.contains_key(*name));
+        *owners = owners_of(&named, owners);
+        let mut seen = BTreeSet::new();
+        let mut wanted = Vec::new();
+        for named in named {
+            let Source { member, listing, is_up, .. } = named.source;
+            let (key, owner) = (&*member.key, owners.get(&named.name).map(|(owner, _)| &**owner));
+            let clash = named.clash(owner).or_else(|| {
+                let is_new = seen.insert(named.name.clone());
+                (!is_new).then(|| (key.to_owned(), "the server has this name twice".to_owned()))
+            });
+            let NamedItem { name, item, .. } = named;
+            if let Some((owner, why)) = clash {
+                let error = Error::new(ErrorKind::Invalid, why);
+                let (server, owner) = (key.to_owned(), Some(owner));
+                skipped.push(Skipped { server, name: Some(name), owner, error });
+                continue;
+            }
+            let unchanged =
+                matches!(shown.get(&name), Some((owner, was)) if owner == key && was == item.source());
+            wanted.push(NewEntry { name, key, item, completes: listing.completes, unchanged, is_up });
+        }
+        let offered = || wanted.iter().filter(|w: &&NewEntry<'_>| w.is_up);
+        let mut names = BTreeSet::new();
+        names.extend(offered().map(|w| &w.name));
+        let gone = shown.keys().filter(|name| !names.contains(name));
+        let changed = offered().filter(|w| !w.unchanged && shown.contains_key(&w.name)).map(|w| &w.name);
         let removed = gone.chain(changed).cloned().collect();
         ListChange { list, removed, wanted }
     }
 
     fn apply(self, export: &Arc<Export>, shown: &mut Table, skipped: &mut Vec<Skipped>) {
-        if self.removed.is_empty() && self.wanted.iter().all(|wanted| wanted.unchanged) {
+        if self.removed.is_empty() && self.wanted.iter().all(|wanted| wanted.unchanged || !wanted.is_up) {
             return;
         }
         let edited = export.handle.edit(&self.list.change(), |registry| {
@@ -465,7 +570,7 @@ impl<'a> ListChange<'a> {
                 shown.remove(name);
             }
             let mut added = false;
-            for wanted in self.wanted {
+            for wanted in self.wanted.into_iter().filter(|wanted| wanted.is_up) {
                 match wanted.unchanged {
                     true if !added => continue,
                     // Moved after a new entry.

@@ -493,7 +493,7 @@ impl Dispatcher<dyn InlineTools> {
         if self.hides(uri, view) || !view.shows_uri(uri) {
             return None;
         }
-        Some((self.core.shared.delegate()?.reader()?, Variables::default()))
+        Some((self.core.shared.delegate()?.reader(uri)?, Variables::default()))
     }
 
     /// Returns whether a URI belongs to entries that are all hidden from the caller.

@@ -185,7 +185,7 @@ pub(crate) trait Delegate: Send + Sync {
     fn prompt(&self, name: &str) -> Option<Arc<PromptFn>>;
 
     /// Returns the handler of a URI that is not in the registry but may exist.
-    fn reader(&self) -> Option<Arc<ReadFn>>;
+    fn reader(&self, uri: &str) -> Option<Arc<ReadFn>>;
 
     /// Subscribes to updates of these resources, which have subscribers. Calls `done` with the
     /// result, on any thread.
