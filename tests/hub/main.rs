@@ -26,3 +26,4 @@ mod replacement;
 mod socket_pair;
 mod strict;
 mod templates;
+mod unread;

@@ -179,3 +179,30 @@ fn a_server_that_reports_a_change_after_each_list_is_listed_ten_times_a_second()
     assert!(count as u128 <= most, "{count} lists instead of {most}");
     hub.close();
 }
+
+#[test]
+fn a_page_of_the_hub_has_a_bound_in_bytes() {
+    let hub = Hub::builder("pages", "1.0.0").limits(limits()).build().unwrap();
+    let mut server = Server::new("pages", "1.0.0");
+    hub.export(&mut server).unwrap();
+    for (key, count, length) in [("long", 60, 100_000), ("short", 3, 10)] {
+        let connect = move |client: tinymcp::ClientBuilder| {
+            let (theirs, ours) = tinymcp::memory_links();
+            let mut server = Server::new(key, "1");
+            for n in 0..count {
+                let tool = tinymcp::Tool::new(format!("t{n}")).description("x".repeat(length));
+                server.tool(tool, |_, (): ()| Ok("x"))?;
+            }
+            std::thread::spawn(move || server.serve(theirs));
+            client.over(ours)
+        };
+        hub.add(key, Upstream::from_fn(connect)).unwrap();
+    }
+    hub.wait_settled(Instant::now() + TIMEOUT);
+    let (theirs, ours) = tinymcp::memory_links();
+    std::thread::spawn(move || server.serve(theirs));
+    let client = tinymcp::Client::builder("test", "1").limits(limits()).over(ours).unwrap();
+    let page = client.request_tools(None).wait().unwrap();
+    assert!((1..=10).contains(&page.entries.len()), "{} tools of 100 kB", page.entries.len());
+    assert_eq!(client.tools().unwrap().len(), 63);
+}

@@ -12,7 +12,7 @@ use tinymcp::{
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-fn limits() -> Limits {
+pub(super) fn limits() -> Limits {
     let mut limits = Limits::default();
     (limits.client.probe_timeout, limits.client.call_timeout) = (TIMEOUT, TIMEOUT);
     limits
@@ -20,7 +20,7 @@ fn limits() -> Limits {
 
 /// The end of a scripted server with sessions that offers the tool `t`.
 #[derive(Clone)]
-struct Upper(Arc<RwLock<MemoryEnd>>);
+pub(super) struct Upper(Arc<RwLock<MemoryEnd>>);
 
 impl Upper {
     /// The next line; `None` when the hub has closed the link.
@@ -36,7 +36,7 @@ impl Upper {
         }
     }
 
-    fn send(&self, message: Value) {
+    pub(super) fn send(&self, message: Value) {
         self.0.read().unwrap().send(&message_text(message));
     }
 
@@ -81,14 +81,14 @@ fn scripted(seen: mpsc::Sender<(Upper, Value)>) -> Upstream {
 }
 
 /// A hub with one scripted server.
-struct Asking {
+pub(super) struct Asking {
     hub: Hub,
     received: mpsc::Receiver<(Upper, Value)>,
 }
 
 impl Asking {
     /// Exports the hub to a server before the scripted one is added.
-    fn exported() -> (Asking, Server) {
+    pub(super) fn exported() -> (Asking, Server) {
         let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
         let mut server = Server::new("proxy", "1.0.0");
         server.limits(limits());
@@ -96,15 +96,23 @@ impl Asking {
         (Asking::of(hub), server)
     }
 
-    fn of(hub: Hub) -> Asking {
+    pub(super) fn of(hub: Hub) -> Asking {
         let (seen, received) = mpsc::channel();
         hub.add("one", scripted(seen)).unwrap();
         hub.wait_settled(Instant::now() + TIMEOUT);
         Asking { hub, received }
     }
 
+    /// Another scripted server of the hub.
+    pub(super) fn beside(&self, key: &str) -> Asking {
+        let (seen, received) = mpsc::channel();
+        self.hub.add(key, scripted(seen)).unwrap();
+        self.hub.wait_settled(Instant::now() + TIMEOUT);
+        Asking { hub: self.hub.clone(), received }
+    }
+
     /// The next message that the server receives for which this holds.
-    fn next(&self, is_it: impl Fn(&Value) -> bool) -> (Upper, Value) {
+    pub(super) fn next(&self, is_it: impl Fn(&Value) -> bool) -> (Upper, Value) {
         let until = Instant::now() + TIMEOUT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -116,7 +124,7 @@ impl Asking {
     }
 
     /// The next call of the tool.
-    fn call(&self) -> (Upper, Value) {
+    pub(super) fn call(&self) -> (Upper, Value) {
         let (end, call) = self.next(|message| message["method"] == "tools/call");
         (end, call["id"].clone())
     }
@@ -151,10 +159,10 @@ fn questions() -> [(&'static str, Value, Value); 3] {
 }
 
 /// A client with a session, whose messages the test reads.
-struct Lower(MemoryEnd);
+pub(super) struct Lower(MemoryEnd);
 
 impl Lower {
-    fn open(server: Server) -> Lower {
+    pub(super) fn open(server: Server) -> Lower {
         let (link, client) = memory();
         std::thread::spawn(move || server.serve(link));
         let lower = Lower(client);
@@ -167,16 +175,16 @@ impl Lower {
         lower
     }
 
-    fn send(&self, message: Value) {
+    pub(super) fn send(&self, message: Value) {
         self.0.send(&message_text(message));
     }
 
-    fn call(&self, id: u32) {
+    pub(super) fn call(&self, id: u32) {
         let params = value!({"name": "one__t", "arguments": {}, "_meta": {"progressToken": "p"}});
         self.send(value!({"id": id, "method": "tools/call", "params": params}));
     }
 
-    fn next(&self, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub(super) fn next(&self, is_it: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + TIMEOUT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -412,10 +420,7 @@ impl Drop for Shared {
 impl Shared {
     fn new() -> Shared {
         let (one, server) = Asking::exported();
-        let (seen, received) = mpsc::channel();
-        one.hub.add("two", scripted(seen)).unwrap();
-        one.hub.wait_settled(Instant::now() + TIMEOUT);
-        let two = Asking { hub: one.hub.clone(), received };
+        let two = one.beside("two");
         let stop = server.handle();
         let tokens = [("alices", "alice"), ("bobs", "bob")];
         let bound = server.http().no_signal_handlers().tokens(tokens).bind("127.0.0.1:0").unwrap();

@@ -112,9 +112,24 @@ impl CallTable {
         lock(&self.table).calls.iter().find(|call| call.number == number).cloned()
     }
 
-    /// Waits until fewer than `most` calls are in flight.
-    pub(super) fn wait_for_room(&self, ctx: &Context<'_>, most: usize) -> Result<(), ToolError> {
+    /// Waits until fewer than `most` calls are in flight. Beside others, a server with more calls
+    /// than there are free places gets no further one, so that servers that do not respond leave
+    /// places for others.
+    ///
+    /// # Errors
+    /// The call was cancelled, or the server has its share.
+    pub(super) fn wait_for_room(
+        &self,
+        ctx: &Context<'_>,
+        (key, is_only): (&str, bool),
+        most: usize,
+    ) -> Result<(), ToolError> {
         let mut table = lock(&self.table);
+        let own = || table.calls.iter().filter(|call| call.key == key).count();
+        if !is_only && own() > most.saturating_sub(table.calls.len()) {
+            let why = format!("the server {key:?} has too many calls in flight; call again later");
+            return Err(ToolError::new(why));
+        }
         while table.calls.len() >= most {
             if ctx.cancelled() {
                 return Err(ToolError::new("the call was cancelled"));

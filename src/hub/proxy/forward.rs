@@ -15,6 +15,7 @@ use crate::limits::Limits;
 use crate::model::proxied_result::{ProxiedKind, ProxiedResult};
 use crate::model::{ClientCapabilities, Level};
 use crate::server::{Arguments, CompletionRequest, Context, Output, ToolError};
+use crate::sync::lock;
 
 use super::proxied_call::ProxiedCall;
 use super::{Export, trace};
@@ -223,7 +224,8 @@ impl Export {
         // Back-pressure: this thread waits while too many calls are in flight.
         ctx.wait_for_reader();
         let hub = &self.all.hub;
-        self.all.calls.wait_for_room(ctx, hub.shared.limits.client.calls)?;
+        let is_only = lock(&hub.shared.members).len() == 1;
+        self.all.calls.wait_for_room(ctx, (key, is_only), hub.shared.limits.client.calls)?;
         let member = self.all.member(key).map_err(|error| ToolError::relayed(&error, uri))?;
         self.all.level_of_request(self, key, ctx.log_level());
         let trace = if hub.shared.handlers.traces() { ctx.meta().map(trace::members) } else { None };

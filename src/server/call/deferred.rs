@@ -6,8 +6,9 @@
 //! both.
 //!
 //! # Invariants
-//! - No function blocks on the client: all output goes through the connection's outbox, so a
-//!   thread that reads for another connection may send it.
+//! - All output goes through the connection's outbox, so a thread that reads for another connection
+//!   may send it. Only [`Deferred::finish`] with a result blocks, while a client on a stream does
+//!   not read what is queued for it: the thread stops reading then, and the call stays in flight.
 //! - A call gets one response, also when its `Deferred` is dropped.
 
 use std::sync::Arc;
@@ -95,6 +96,10 @@ impl Deferred {
     /// Ends the call with this result.
     pub(crate) fn finish(mut self, result: Result<Output, ToolError>) {
         let Some(job) = self.job.take() else { return };
+        if matches!(result, Ok(Output::Raw(_))) {
+            let max = job.conn.core.limits.in_flight_bytes;
+            job.conn.outbox.wait_for_room(max, &|| job.call.is_settled() || job.sink.closed());
+        }
         let result = match result {
             Ok(outcome) => CallResult::Done(outcome),
             Err(failure) => failed(&job.query, job.era, failure, Vec::new()),

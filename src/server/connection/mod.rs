@@ -354,7 +354,8 @@ impl Connection {
             let mut parked = lock(&self.parked);
             let weight = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>() + weight;
             let full = parked.calls.len() >= self.core.limits.parked
-                || (weight > self.core.limits.in_flight_bytes && !parked.calls.is_empty());
+                || (weight > self.core.limits.in_flight_bytes && !parked.calls.is_empty())
+                || self.outbox.is_full(self.core.limits.in_flight_bytes);
             let permit = if full { None } else { ParkPermit::take(&self.core) };
             let Some(permit) = permit else {
                 drop(parked);

@@ -2,8 +2,8 @@
 //!
 //! A sender thread, started with the first message and ended when idle, sends queued messages in
 //! order. A sink that never blocks gets its messages at once. Callers bound the queue: the watchdog
-//! posts at most one response for each call in flight, and changes are not posted while
-//! [`Outbox::busy`].
+//! posts at most one response for each call in flight, changes are not posted while
+//! [`Outbox::busy`], and results of deferred calls wait for [`Outbox::wait_for_room`].
 //!
 //! If the system has no room for the thread, messages stay queued. The next message and each check
 //! of the watchdog try to start it again.
@@ -82,6 +82,23 @@ impl Outbox {
     /// Returns whether so many bytes are queued that notifications must wait.
     pub(crate) fn busy(&self) -> bool {
         self.shared.state().bytes >= BUSY_BYTES
+    }
+
+    /// Returns whether more than `max` bytes are queued.
+    pub(crate) fn is_full(&self, max: usize) -> bool {
+        self.shared.state().bytes > max
+    }
+
+    /// Blocks while more than `max` bytes are queued, until the outbox is closed or `is_over`,
+    /// which is checked every [`TICK`].
+    #[cold]
+    #[inline(never)]
+    #[allow(dead_code)] // Used by deferred calls.
+    pub(crate) fn wait_for_room(&self, max: usize, is_over: &dyn Fn() -> bool) {
+        let mut state = self.shared.state();
+        while state.bytes > max && !state.closed && !is_over() {
+            state = self.shared.changed.wait_for(state, TICK);
+        }
     }
 
     /// Blocks until all queued messages are sent, at most until `deadline`; later ones are dropped.

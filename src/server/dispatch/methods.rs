@@ -22,6 +22,10 @@ use crate::server::registry::cursor;
 use crate::server::registry::tool_views::{Form, PLAIN};
 use crate::server::registry::{Describe, PromptEntry, ReadFn, Registry, Row, Table, ToolEntry};
 
+/// Bytes of the entries of a page, unless a single entry is longer: well below the message limits
+/// of clients, which would reject the whole list.
+const PAGE_BYTES: usize = 1 << 20;
+
 static NO_COMPLETIONS: Completion = Completion::none();
 
 pub(crate) fn duplicate() -> Fault {
@@ -428,6 +432,8 @@ impl Dispatcher<dyn InlineTools> {
         } else {
             table.page(after, max)
         };
+        let fitting = within_page(entries, |entry| entry.rendered(revision, form).len());
+        let (entries, more) = (fitting, more || fitting.len() < entries.len());
         let next = entries.last().filter(|_| more).map(|last| cursor::cursor(list, last.sequence));
         let mut rendered = entries.iter().map(|entry| entry.rendered(revision, form));
         let to = ReplyTarget { id: request.id.raw(), revision, server: &self.core.info };
@@ -511,6 +517,17 @@ impl Dispatcher<dyn InlineTools> {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns the first entries that fit a page, at least one.
+fn within_page<T>(entries: &[T], length: impl Fn(&T) -> usize) -> &[T] {
+    let mut bytes = 0;
+    let fits = |entry: &&T| {
+        bytes += length(entry);
+        bytes <= PAGE_BYTES
+    };
+    let count = entries.iter().take_while(fits).count().max(1);
+    entries.get(..count).unwrap_or(entries)
 }
 
 /// Fault of a name that is not registered, with the most similar one that the caller sees.
