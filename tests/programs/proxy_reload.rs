@@ -164,6 +164,35 @@ fn ping(url: &str, token: &str, session: &str) -> u16 {
 }
 
 #[test]
+fn a_token_without_a_name_keeps_its_session_when_lines_move() {
+    const TOKENS: [&str; 3] = ["first-0123456789", "second-0123456789", "third-0123456789"];
+    let (folder, _) = example("moved-tokens");
+    let tokens = |text: &str| {
+        let file = folder.join("new");
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::rename(file, folder.join("tokens")).unwrap();
+    };
+    tokens(&TOKENS.join("\n"));
+    let args = ["--http", "127.0.0.1:0", "--token-file", "tokens", "--", PROGRAM, "serve", "other.json"];
+    let server = proxy(&args, &folder);
+    let url = server.reported("serving http").split("serving ").nth(1).unwrap().to_owned();
+    let sessions = TOKENS.map(|token| initialize(&url, token));
+    tokens(&TOKENS[1..].join("\n"));
+    server.hang_up();
+    server.reported("reloaded");
+    let [first, second, third] = TOKENS;
+    assert_eq!(ping(&url, first, &sessions[0]), 401);
+    assert_eq!((ping(&url, second, &sessions[1]), ping(&url, third, &sessions[2])), (200, 200));
+    // The session of the removed token has ended, and belonged to no other one.
+    assert_eq!(ping(&url, second, &sessions[0]), 404);
+    tokens(&TOKENS.join("\n"));
+    server.hang_up();
+    server.reported("reloaded");
+    assert_eq!(ping(&url, first, &sessions[0]), 404);
+}
+
+#[test]
 fn tokens_are_reloaded() {
     const FIRST: &str = "first-0123456789";
     const SECOND: &str = "second-0123456789";

@@ -58,17 +58,18 @@ fn calls_over_http_need_a_token_of_the_file() {
             let client = connect(Some(token)).unwrap();
             assert_eq!(client.call_tool("echo", json!({"text": "a b"})).unwrap().texts(), "a b\n");
         }
-        // Tokens are reloaded; a file with an error changes nothing, one without tokens removes all.
+        // Tokens are reloaded; a file with an error adds none, one without tokens removes all.
         tokens(&folder, THIRD);
         server.hang_up();
         server.reported("reloaded");
         assert!(connect(Some(THIRD)).is_ok());
         assert!(connect(Some(FIRST)).is_err());
-        tokens(&folder, "short");
+        tokens(&folder, &format!("{FIRST}\n{THIRD}\nshort"));
         server.hang_up();
-        server.reported("the previous tokens stay valid");
+        server.reported("of the previous tokens, the 1 in the file stay valid");
         server.reported("reloaded");
         assert!(connect(Some(THIRD)).is_ok());
+        assert!(connect(Some(FIRST)).is_err());
         tokens(&folder, "\n");
         server.hang_up();
         server.reported("no token; expected lines `TOKEN` or `TOKEN NAME`; all tokens are rejected now");
@@ -86,6 +87,31 @@ fn calls_over_http_need_a_token_of_the_file() {
         tokens(&folder, &format!("{FIRST}\n{SECOND}\n"));
         server.hang_up();
         server.reported("reloaded");
+    }
+}
+
+#[test]
+fn a_token_that_a_faulty_file_no_longer_contains_is_rejected() {
+    let folder = example("http-revoked");
+    let server = Process::start(&["s.json", "--http", "127.0.0.1:0", "--token-file", "tokens"], &folder);
+    let url = url(&server);
+    let connect = |token: &str| Client::builder("test", "0").connect(Endpoint::new(&url).bearer_token(token));
+    for (fault, mode) in [("", 0o644), ("short\n", 0o600), ("\u{fffd}\n", 0o600)] {
+        tokens(&folder, &format!("{FIRST}\n{SECOND}\n"));
+        server.hang_up();
+        server.reported("reloaded");
+        let client = connect(FIRST).unwrap();
+        connect(SECOND).unwrap();
+        // As by an editor, or by `mv` of a file with other permissions.
+        fs::write(folder.join("new"), format!("{fault}{SECOND}\n")).unwrap();
+        fs::set_permissions(folder.join("new"), fs::Permissions::from_mode(mode)).unwrap();
+        fs::rename(folder.join("new"), folder.join("tokens")).unwrap();
+        server.hang_up();
+        server.reported("the 1 in the file stay valid");
+        server.reported("reloaded");
+        assert!(connect(FIRST).is_err());
+        assert!(client.call_tool("echo", json!({"text": "a"})).is_err());
+        connect(SECOND).unwrap();
     }
 }
 

@@ -840,8 +840,9 @@ fn test_binaries() -> Row {
 const CODE_LINES: f64 = 46_880.0;
 const WINDOWS_LINES: f64 = 200.0;
 // 227 lines for masks that do not recurse and read messages, not only JSON; 3 for completions
-// without names that a shell interprets.
-const PROGRAM_LINES: f64 = 16_510.0;
+// without names that a shell interprets; 18 to reject revoked tokens although their file has an error;
+// 30 for both outputs of a failed program.
+const PROGRAM_LINES: f64 = 16_560.0;
 const SIGN_IN_LINES: f64 = 2863.0;
 const TOKEN_CHECK_LINES: f64 = 480.0;
 const SKILL_LINES: f64 = 1195.0;

@@ -2,15 +2,16 @@
 //!
 //! Each line of the file is `TOKEN` or `TOKEN NAME`; empty lines and lines that begin with `#` are
 //! skipped. The name identifies the client to the library: a session belongs to the name that
-//! opened it. Without a name it is `token-LINE`. The file must not be accessible to users other
-//! than its owner and group, and a token has at least [`MIN_TOKEN`] characters.
+//! opened it. Without a name it is `token-` and a digest of the token, so that it does not depend
+//! on other lines. The file must not be accessible to users other than its owner and group, and a
+//! token has at least [`MIN_TOKEN`] characters.
 //!
 //! # Invariants
 //! - Only hashes of tokens are stored, and no token is part of a message.
 //! - The event streams of a token that is removed end, and its sessions if no token of the same
 //!   name is left.
-//! - A file that is missing or has no token removes all tokens: each request is rejected. A file
-//!   with another error changes no token.
+//! - A file that cannot be read or has no token removes all tokens: each request is rejected. A
+//!   file with another error removes the tokens that it does not contain, and adds none.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -107,15 +108,23 @@ pub(crate) fn with_options(line: &str) -> String {
 impl Tokens {
     /// Reads the file again, and logs an error of it.
     pub(crate) fn reload(&self) {
-        let missing = matches!(self.file.try_exists(), Ok(false));
-        let known = match read(&self.file) {
-            Ok(known) => known,
-            Err(error) if missing || error.ends_with(NO_TOKEN) => {
-                log(&format!("{error}; all tokens are rejected now"));
-                Vec::new()
-            }
-            Err(error) => return log(&format!("{error}; the previous tokens stay valid")),
+        let (text, result) = match read_text(&self.file) {
+            Ok(read) => read,
+            Err(error) => (String::new(), Err(error)),
         };
+        let known = result.and_then(|()| tokens(&text).map_err(|why| refusal(&self.file, &why)));
+        let known = known.unwrap_or_else(|error| {
+            // A revoked token must not stay valid because of another line.
+            let named: Vec<[u8; 32]> =
+                lines(&text).map(|(_, token, _)| Hash::hash(token.as_bytes())).collect();
+            let mut left = lock(&self.known).clone();
+            left.retain(|(hash, _)| named.contains(hash));
+            log(&match left.len() {
+                0 => format!("{error}; all tokens are rejected now"),
+                left => format!("{error}; of the previous tokens, the {left} in the file stay valid"),
+            });
+            left
+        });
         let previous = std::mem::replace(&mut *lock(&self.known), known.clone());
         let (kept, removed): (Vec<_>, Vec<_>) = previous.iter().partition(|token| known.contains(token));
         let kept: BTreeSet<&String> = kept.into_iter().map(|(_, name)| name).collect();
@@ -144,29 +153,45 @@ impl Tokens {
     }
 }
 
+fn refusal(path: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("{}: {why}", path.display())
+}
+
 fn read(path: &Path) -> Result<Vec<([u8; 32], String)>> {
-    let refusal = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let file = open(path).map_err(|error| refusal(&error))?;
-    let found = file.metadata().map_err(|error| refusal(&error))?;
-    if found.mode() & 0o007 != 0 {
-        return Err(refusal(&"a file of tokens must not be accessible to other users; run chmod o= on it"));
-    }
-    let mut text = String::new();
-    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| refusal(&error))?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(refusal(&"longer than 1 MiB"));
-    }
-    tokens(&text).map_err(|why| refusal(&why))
+    let (text, result) = read_text(path)?;
+    result?;
+    tokens(&text).map_err(|why| refusal(path, &why))
+}
+
+/// Returns the text of the file, and the error if the file must not be used.
+fn read_text(path: &Path) -> Result<(String, Result<()>)> {
+    let failed = |error: std::io::Error| refusal(path, &error);
+    let file = open(path).map_err(failed)?;
+    let mode = file.metadata().map_err(failed)?.mode();
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let result = if mode & 0o007 != 0 {
+        Err("a file of tokens must not be accessible to other users; run chmod o= on it")
+    } else if bytes.len() as u64 > MAX_BYTES {
+        Err("longer than 1 MiB")
+    } else {
+        Ok(())
+    };
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), result.map_err(|why| refusal(path, &why))))
+}
+
+/// Returns the number, the token and the name of each line with a token.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str, &str)> {
+    let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).map(|(number, line)| {
+        let (token, name) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+        (number, token, name.trim())
+    })
 }
 
 fn tokens(text: &str) -> Result<Vec<([u8; 32], String)>> {
     let mut known: Vec<([u8; 32], String)> = Vec::new();
-    for (at, line) in text.lines().enumerate() {
-        let (line, number) = (line.trim(), at + 1);
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let (token, name) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+    for (number, token, name) in lines(text) {
         let is_token = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
         if !token.chars().all(is_token) {
             return Err(format!("line {number}: invalid token; allowed are A-Z a-z 0-9 - . _ ~ + / ="));
@@ -182,8 +207,9 @@ fn tokens(text: &str) -> Result<Vec<([u8; 32], String)>> {
         if known.iter().any(|(other, _)| *other == hash) {
             return Err(format!("line {number}: the token is a duplicate"));
         }
-        let name = match name.trim() {
-            "" => format!("token-{number}"),
+        let name = match name {
+            // 64 bits of the hash: the name does not reveal the token, and no other token has it.
+            "" => hash.iter().take(8).fold("token-".to_owned(), |name, byte| format!("{name}{byte:02x}")),
             name => name.to_owned(),
         };
         known.push((hash, name));
@@ -201,10 +227,10 @@ mod tests {
     fn lines_are_tokens_with_names() {
         let known = tokens("# clients\n\na.b~c/d=01234567\n  0123456789abcdef \t the desk \n").unwrap();
         let names: Vec<&str> = known.iter().map(|(_, name)| name.as_str()).collect();
-        assert_eq!(names, ["token-3", "the desk"]);
+        assert_eq!(names, ["token-e11fd6efb7e9524e", "the desk"]);
         let servers = Server::new("x", "1").http().mounts();
         let tokens = Tokens { file: PathBuf::new(), known: Mutex::new(known), servers };
-        assert_eq!(tokens.principal("a.b~c/d=01234567").unwrap(), "token-3");
+        assert_eq!(tokens.principal("a.b~c/d=01234567").unwrap(), "token-e11fd6efb7e9524e");
         assert_eq!(tokens.principal("0123456789abcdef").unwrap(), "the desk");
         for wrong in ["", "0123456789abcde", "0123456789abcdef ", "#"] {
             assert_eq!(tokens.principal(wrong), Err(TokenRefusal::Invalid), "{wrong}");
