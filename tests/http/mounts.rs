@@ -66,6 +66,39 @@ fn each_path_has_its_server_in_both_protocols() {
 }
 
 #[test]
+fn without_a_token_no_response_shows_which_servers_exist() {
+    const ORIGIN: (&str, &str) = ("Origin", "https://a.example");
+    let kept = Mutex::new(None);
+    let served = serve_with(named("first"), |http| {
+        *kept.lock().unwrap() = Some(http.mounts());
+        http.tokens([("a1", "alice")]).allow_origin(ORIGIN.1)
+    });
+    let mounts = kept.into_inner().unwrap().unwrap();
+    mounts.add("/servers/a/mcp", named("a")).unwrap();
+    let of = |method: &str, path: &str, fields: &[(&str, &str)]| {
+        let response = served.send(method, path, fields, "");
+        let fields = ["www-authenticate", "allow", "access-control-allow-methods"];
+        let fields = fields.map(|field| response.field(field).map(str::to_owned));
+        (response.status, fields, response.body().to_owned())
+    };
+    let preflight = [ORIGIN, ("Access-Control-Request-Method", "POST")];
+    for (method, fields) in [
+        ("POST", &[][..]),
+        ("GET", &[]),
+        ("DELETE", &[]),
+        ("PUT", &[]),
+        ("OPTIONS", &[ORIGIN]),
+        ("OPTIONS", &preflight),
+        ("POST", &[("Authorization", "Bearer wrong")]),
+    ] {
+        let there = of(method, "/servers/a/mcp", fields);
+        assert_eq!(there, of(method, "/servers/b/mcp", fields), "{method} {fields:?}");
+        assert!([401, 204].contains(&there.0), "{method} {fields:?}: {there:?}");
+    }
+    assert_eq!(of("POST", "/servers/b/mcp", &[("Authorization", "Bearer a1")]).0, 404);
+}
+
+#[test]
 fn a_path_with_a_slash_at_its_end_is_also_served_without_it() {
     let kept = Mutex::new(None);
     let served = serve_with(named("first"), |http| {

@@ -27,7 +27,8 @@ fn every_rejection_has_a_status_and_a_message() {
     for (answer, status, said) in [
         (post(&[("Host", "evil.example")]), 403, "Host"),
         (post(&[("Origin", "http://evil.example")]), 403, "Origin"),
-        (served.send("POST", "/", &[JSON], "{}"), 404, "path"),
+        (served.send("POST", "/", &[JSON], "{}"), 401, "token"),
+        (served.send("POST", "/", &[JSON, token], "{}"), 404, "path"),
         (post(&[JSON]), 401, "token"),
         (post(&[JSON, ("Authorization", "Bearer guess")]), 401, "token"),
         (post(&[JSON, ("Authorization", "Bearer a b")]), 400, "token"),

@@ -131,11 +131,12 @@ impl RequestChecks {
         if !allowed.admits_origin(origin) {
             return Err(Reason::Origin.into());
         }
+        let is_preflight = cors::is_preflight(head) && origin.is_some_and(|origin| allowed.lists(origin));
         let document = self.metadata(path);
         if document.is_none() && !self.is_endpoint(path) && self.page(path).is_none() {
-            return Err(Reason::Path.into());
+            self.check_unknown_path(head, is_preflight)?;
         }
-        if cors::is_preflight(head) && origin.is_some_and(|origin| allowed.lists(origin)) {
+        if is_preflight {
             return Err(cors::preflight(head));
         }
         if let Some(document) = document {
@@ -170,6 +171,20 @@ impl RequestChecks {
             _ => return Err(Rejection::method(sessions)),
         }
         Ok(())
+    }
+
+    /// Checks the token of a request for a path that has no server. Without a token, no response
+    /// shows which servers exist, so a preflight passes as for any path. Clients look for documents
+    /// of authorization servers without a token.
+    #[cold]
+    fn check_unknown_path(&mut self, head: &Head<'_>, is_preflight: bool) -> Result<(), Rejection> {
+        if self.options.auth.check.is_some() && !head.path().starts_with("/.well-known/") {
+            if is_preflight {
+                return Ok(());
+            }
+            self.principal(head, false)?;
+        }
+        Err(Reason::Path.into())
     }
 
     /// Returns the CORS fields of every response to this request.
