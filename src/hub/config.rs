@@ -259,7 +259,7 @@ impl Spec {
                 Some(time.ok_or("`timeout` must be a positive number of seconds")?)
             }
         };
-        Ok(Spec { address, names: read_names(value)?, timeout })
+        Ok(Spec { address, names: read_names(value, look_up)?, timeout })
     }
 
     fn into_upstream(self, change: &dyn Fn(Endpoint) -> Endpoint) -> Result<Upstream, Error> {
@@ -270,8 +270,9 @@ impl Spec {
     }
 }
 
-/// Reads the members about names and tools.
-fn read_names(value: Value<'_>) -> Result<UpstreamNames, String> {
+/// Reads the members about names and tools, and replaces the variables in them. A filter with an
+/// error must fail its server: without the filter, it would offer more tools.
+fn read_names(value: Value<'_>, look_up: &dyn Fn(&str) -> Option<String>) -> Result<UpstreamNames, String> {
     let mut names = UpstreamNames::default();
     if let Some(prefix) = value.get("prefix") {
         names.prefix = Some(prefix.as_str().ok_or("`prefix` must be a string")?.to_owned());
@@ -284,6 +285,14 @@ fn read_names(value: Value<'_>) -> Result<UpstreamNames, String> {
             "toolFilter" => read_filter(&mut names, member)?,
             "options" => read_options(&mut names, value, member)?,
             _ => {}
+        }
+    }
+    let UpstreamNames { prefix, allowed, denied, renamed } = &mut names;
+    let renamed = renamed.iter_mut().flat_map(|(from, to)| [from, to]);
+    for text in prefix.iter_mut().chain(allowed).chain(denied).chain(renamed) {
+        *text = expand(text, look_up)?;
+        if text.contains("${") {
+            return Err(format!("invalid pattern or name {text:?}: expected `}}` after `${{`"));
         }
     }
     names.check().map_err(|error| error.to_string())?;
@@ -566,15 +575,4 @@ fn unset(name: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_variable_of_the_environment_precedes_that_of_an_editor() {
-        let look_up = |name: &str| (name == "workspaceFolder").then(|| "/chosen".to_owned());
-        let chosen = format!("/chosen{}a", std::path::MAIN_SEPARATOR);
-        assert_eq!(expand("${workspaceFolder}${/}a", &look_up), Ok(chosen));
-        let empty = |_: &str| Some(String::new());
-        assert_eq!(expand("${workspaceFolder}", &empty), Ok(String::new()));
-    }
-}
+mod tests;
