@@ -167,6 +167,8 @@ mod server;
 pub mod skills;
 pub mod stderr;
 mod sync;
+#[cfg(any(feature = "client", feature = "access-log", feature = "otlp"))]
+mod terminal;
 mod tool_name;
 mod transport;
 

@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 use crate::model::trace::TraceParent;
 use crate::pool::guard;
 use crate::sync::lock;
+#[cfg(any(feature = "access-log", feature = "otlp"))]
+use crate::terminal::is_control;
 #[cfg(feature = "http-server")]
 use crate::transport::http_server::Peer;
 
@@ -186,11 +188,9 @@ const TEXT: usize = 256;
 /// control characters stay, because both outputs escape them.
 #[cfg(any(feature = "access-log", feature = "otlp"))]
 fn sanitized(text: &str) -> String {
-    let plain = |c: char| match c {
-        '\u{7f}'..='\u{9f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            char::REPLACEMENT_CHARACTER
-        }
-        _ => c,
+    let plain = |c: char| match is_control(c) && c >= '\u{7f}' {
+        true => char::REPLACEMENT_CHARACTER,
+        false => c,
     };
     let mut short: String = text.chars().take(TEXT).map(plain).collect();
     if short.len() < text.len() && text.chars().nth(TEXT).is_some() {

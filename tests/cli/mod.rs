@@ -12,6 +12,7 @@ mod bench;
 mod children;
 #[cfg(unix)]
 mod completion;
+mod controls;
 #[cfg(unix)]
 mod help;
 #[cfg(unix)]

@@ -12,6 +12,7 @@
 //! | `mask` | masking of credentials in frames |
 //! | `mutex` | locking of a mutex |
 //! | `shell_words` | words of a command line, without a shell |
+//! | `terminal` | characters that control a terminal |
 //! | `timestamp` | points of time as text |
 //! | `walk` | walk over the values of a document |
 //! | `cli` | requests to servers, lint and fix of tool schemas, validation of values |
@@ -56,6 +57,8 @@ mod registered_client;
 mod serve;
 #[cfg(any(all(unix, feature = "proxy"), feature = "cli"))]
 mod shell_words;
+#[path = "../../terminal.rs"]
+mod terminal;
 #[cfg(all(unix, feature = "proxy"))]
 #[path = "../../model/timestamp.rs"]
 mod timestamp;

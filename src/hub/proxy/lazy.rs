@@ -20,6 +20,7 @@ use crate::model::catalog::{Tool, ToolHints};
 use crate::model::content::{Content, ToolOutput};
 use crate::server::{Checks, Context, Output, ToolEntry, ToolError, ToolHandler};
 use crate::sync::lock;
+use crate::terminal::is_control;
 
 use super::super::member::{ServerState, ServerStatus};
 use super::Export;
@@ -132,13 +133,7 @@ impl LazyTool {
 /// Returns the first characters of a text, without control characters and characters that hide or
 /// reorder others.
 fn bounded(text: impl Iterator<Item = char>, most: usize) -> String {
-    let hides = |c: &char| {
-        (c.is_control() && !matches!(c, '\n' | '\t'))
-            || matches!(c, '\u{061c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
-            || matches!(c, '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}')
-    };
-    let mut shown = text.filter(|c| !hides(c));
+    let mut shown = text.filter(|c| matches!(c, '\n' | '\t') || !is_control(*c));
     let mut kept: String = shown.by_ref().take(most).collect();
     if shown.next().is_some() {
         kept.push('…');

@@ -22,6 +22,7 @@ use super::sign_in::{Attempts, challenge_in};
 use super::sse_listener::{self, Backoff, GetResult};
 use super::{Shared, closed, connector, legacy_sse};
 use crate::era::legacy as session;
+use crate::terminal::is_control;
 use crate::transport::client::{Failure, Kind, MessageHandler, Outgoing, Session};
 use crate::transport::sse::{MEDIA_TYPE, Parser, Step};
 
@@ -521,5 +522,5 @@ fn broken(exchange: &Exchange, error: &io::Error) -> Failure {
 /// Returns the beginning of a peer's text as one line without control characters.
 fn plain(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text.get(..MAX_QUOTED).unwrap_or(text));
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
+    text.chars().map(|c| if is_control(c) { ' ' } else { c }).collect::<String>().trim().to_owned()
 }

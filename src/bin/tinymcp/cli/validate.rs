@@ -13,7 +13,7 @@ use tinymcp::schema::{Formats, Schema};
 use super::args::Args;
 
 use super::{MAX_BYTES, json_error, read};
-use crate::escape::one_line;
+use crate::escape::{self, one_line};
 use crate::{Result, out};
 
 /// Largest number of failures that `validate --all` prints.
@@ -74,7 +74,7 @@ pub(crate) fn validate(args: &Args) -> Result<u8> {
             }
         }
         w.newline();
-        out(w.as_bytes())?;
+        out(escape::json(w.as_str()).as_bytes())?;
     } else {
         let lines: String = failures.iter().map(|v| one_line(&v.to_string()) + "\n").collect();
         out(if failures.is_empty() { b"valid\n" } else { lines.as_bytes() })?;
@@ -134,11 +134,11 @@ fn batch(path: &Path, formats: Formats) -> Result<u8> {
         worst = worst.max(status);
         results.newline();
         if reader.buffer().is_empty() || results.len() > 1 << 16 {
-            out(results.as_bytes())?;
+            out(escape::json(results.as_str()).as_bytes())?;
             results.clear();
         }
     }
-    out(results.as_bytes())?;
+    out(escape::json(results.as_str()).as_bytes())?;
     Ok(worst)
 }
 

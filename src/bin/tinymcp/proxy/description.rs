@@ -11,6 +11,8 @@
 
 use tinymcp::{Server, ServerInfo, ServerState, ServerStatus};
 
+use crate::terminal::is_control;
+
 /// Largest text in bytes, and largest instructions of several servers together.
 const MAX_BYTES: usize = 16 << 10;
 
@@ -74,13 +76,7 @@ fn bounded(text: &str, most: usize) -> String {
 
 /// Returns the text without control characters and without characters that hide or reorder others.
 fn clean(text: &str) -> String {
-    let hides = |c: char| {
-        (c.is_control() && !matches!(c, '\n' | '\t'))
-            || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
-            || matches!(c, '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}')
-    };
-    text.chars().filter(|c| !hides(*c)).collect()
+    text.chars().filter(|c| matches!(c, '\n' | '\t') || !is_control(*c)).collect()
 }
 
 /// Returns the text, cut at its end if it has more than `most` bytes.

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use super::settings::OnStderr;
 use crate::sync::lock;
+use crate::terminal::is_control;
 
 /// Longest line of stderr; a longer one is passed on in parts.
 const MAX_LINE: usize = 8 << 10;
@@ -77,8 +78,24 @@ impl StderrReader {
 
 /// Passes lines of the child on. A line must not control the terminal.
 fn forward_lines(on_line: &OnStderr, lines: &[u8]) {
-    let is_control = |c: char| c.is_control() && c != '\t';
+    let controls = |c: char| is_control(c) && c != '\t';
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        on_line(&String::from_utf8_lossy(line).trim_end_matches('\r').replace(is_control, "?"));
+        on_line(&String::from_utf8_lossy(line).trim_end_matches('\r').replace(controls, "?"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_child_does_not_control_a_terminal() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&lines);
+        let on_line: OnStderr = Arc::new(move |line| lock(&to).push(line.to_owned()));
+        forward_lines(&on_line, "a\tb\u{1b}[2J\u{9b}\u{202e}\u{2028}\u{200f}\u{e0041}é\r\n\u{85}".as_bytes());
+        assert_eq!(*lock(&lines), ["a\tb?[2J?????é", "?"]);
     }
 }

@@ -14,7 +14,7 @@ use tinymcp::json::{Kind, Value, Writer};
 use super::failure::{FAILED, Result};
 use super::output::Output;
 use super::schema::Input;
-use crate::escape::one_line;
+use crate::escape::{self, one_line};
 use crate::walk::{Step, Walk};
 
 /// Lists of a catalog, the noun for an entry, and the member that identifies it. Only a lock has
@@ -184,7 +184,7 @@ impl Change<'_> {
             }
         }
         w.end_object().newline();
-        w.as_str().to_owned()
+        escape::json(w.as_str())
     }
 }
 

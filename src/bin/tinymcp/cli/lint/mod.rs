@@ -20,7 +20,7 @@ use super::connect;
 use super::failure::Result;
 
 use super::{json_error, print, read};
-use crate::escape::one_line;
+use crate::escape::{self, one_line};
 use crate::out;
 use crate::serve::nearest;
 
@@ -81,26 +81,26 @@ pub(crate) fn schema_lint(args: &Args) -> Result<u8> {
         return matrix(&snapshot, args.has("json"));
     }
     let report = lint::check_with(&snapshot, &options);
-    out(&formatted(args, &path, &report))?;
+    out(formatted(args, &path, &report).as_bytes())?;
     let most = usize::try_from(args.lint.max_warnings.unwrap_or(0)).unwrap_or(usize::MAX);
     Ok(u8::from(report.criticals > 0 || report.warnings > most))
 }
 
 /// Formats the findings as the options require.
-fn formatted(args: &Args, path: &Path, report: &Report) -> Vec<u8> {
-    let mut lines = Vec::new();
+fn formatted(args: &Args, path: &Path, report: &Report) -> String {
+    let mut lines = String::new();
     // The label of a server is not a file.
     let file = if args.server.is_given() || path == Path::new("-") { "" } else { &*path.to_string_lossy() };
     if args.lint.format == Some(Format::Github) {
-        lines.extend_from_slice(report::github(&report.findings, file).as_bytes());
+        lines.push_str(&report::github(&report.findings, file));
     } else if args.lint.format == Some(Format::Sarif) {
-        lines.extend_from_slice(report::sarif(&report.findings, file).as_bytes());
+        lines.push_str(&escape::json(&report::sarif(&report.findings, file)));
     } else if args.has("json") {
         for finding in &report.findings {
             let mut w = Writer::new();
             finding.write(&mut w);
             w.newline();
-            lines.extend_from_slice(w.as_bytes());
+            lines.push_str(&escape::json(w.as_str()));
         }
         let mut w = Writer::new();
         w.begin_object().key("summary").begin_object();
@@ -109,22 +109,22 @@ fn formatted(args: &Args, path: &Path, report: &Report) -> Vec<u8> {
         w.key("schema_warnings").u64(report.warnings as u64);
         w.key("findings").u64(report.findings.len() as u64);
         w.end_object().end_object().newline();
-        lines.extend_from_slice(w.as_bytes());
+        lines.push_str(&escape::json(w.as_str()));
     } else {
         let colour = print::has_colours(&io::stdout());
         // The hint of a rule is printed once.
         let mut hinted: Vec<&str> = Vec::new();
         for findings in report.findings.chunk_by(|a, b| a.tool == b.tool) {
-            lines.extend_from_slice(tool_line(findings).as_bytes());
+            lines.push_str(&tool_line(findings));
             for finding in findings {
                 let hint = !finding.hint.is_empty() && !hinted.contains(&finding.rule);
                 hinted.push(finding.rule);
-                lines.extend_from_slice(line(finding, hint, colour).as_bytes());
+                lines.push_str(&line(finding, hint, colour));
             }
         }
         let summary =
             format!("{} tools, {} criticals, {} warnings\n", report.tools, report.criticals, report.warnings);
-        lines.extend_from_slice(summary.as_bytes());
+        lines.push_str(&summary);
     }
     lines
 }
@@ -178,7 +178,7 @@ fn line(finding: &Finding, hint: bool, colour: bool) -> String {
     };
     let (severity, rule) = (finding.severity.as_str(), finding.rule);
     let (pointer, message) = (one_line(&finding.pointer), one_line(&finding.message));
-    let hint = if hint { format!(" ({})", finding.hint) } else { String::new() };
+    let hint = if hint { format!(" ({})", one_line(&finding.hint)) } else { String::new() };
     let fixable = if finding.fixable { " [fixable]" } else { "" };
     format!("  {start}{severity}{end} {rule} {pointer}: {message}{hint}{fixable}\n")
 }
@@ -208,7 +208,7 @@ fn fix(args: &Args, path: &Path, snapshot: &Snapshot) -> Result<u8> {
         eprintln!("{}", one_line(&finding.to_string()));
     }
     if !args.has("write") {
-        out(fixed.text.as_bytes())?;
+        out(escape::json(&fixed.text).as_bytes())?;
         return Ok(0);
     }
     if path == Path::new("-") {
@@ -217,7 +217,7 @@ fn fix(args: &Args, path: &Path, snapshot: &Snapshot) -> Result<u8> {
     if fixed.changes > 0 {
         replace(path, fixed.text.as_bytes()).map_err(|e| format!("{}: {e}", path.display()))?;
     }
-    eprintln!("{}: {} changes", path.display(), fixed.changes);
+    eprintln!("{}: {} changes", one_line(&path.display().to_string()), fixed.changes);
     Ok(0)
 }
 
@@ -277,7 +277,7 @@ fn matrix(snapshot: &Snapshot, json: bool) -> Result<u8> {
                 w.key(p.id).string(cell);
             });
             w.end_object().end_object().newline();
-            text.push_str(w.as_str());
+            text.push_str(&escape::json(w.as_str()));
         } else {
             text.push_str(&format!("{:width$}", one_line(name)));
             cells.for_each(|(_, cell)| text.push_str(&format!("  {cell:>13}")));
@@ -295,6 +295,6 @@ pub(crate) fn schema_simplify(args: &Args) -> Result<u8> {
     for loss in &simple.losses {
         eprintln!("{}", one_line(&loss.to_string()));
     }
-    out(simple.text.as_bytes())?;
+    out(escape::json(&simple.text).as_bytes())?;
     Ok(0)
 }

@@ -17,6 +17,7 @@ use tinymcp::{Direction, stderr};
 
 use super::{CopiedFrame, Side};
 use crate::Result;
+use crate::escape;
 use crate::mask::{Mask, shortened};
 use crate::serve::log;
 use crate::timestamp::timestamp;
@@ -80,7 +81,9 @@ impl Output {
             return;
         }
         let lines = std::mem::take(&mut self.buffer);
-        let Some(file) = &mut self.file else { return stderr::write(lines) };
+        let Some(file) = &mut self.file else {
+            return stderr::write(escape::json(&String::from_utf8_lossy(&lines)));
+        };
         match (file.write_all(&lines), &self.target) {
             (Ok(()), _) => self.failed = false,
             (Err(error), Target::File(path)) if !self.failed => {
