@@ -178,7 +178,7 @@ fn line(finding: &Finding, hint: bool, colour: bool) -> String {
     };
     let (severity, rule) = (finding.severity.as_str(), finding.rule);
     let (pointer, message) = (one_line(&finding.pointer), one_line(&finding.message));
-    let hint = if hint { format!(" ({})", one_line(&finding.hint)) } else { String::new() };
+    let hint = if hint { format!(" ({})", one_line(finding.hint)) } else { String::new() };
     let fixable = if finding.fixable { " [fixable]" } else { "" };
     format!("  {start}{severity}{end} {rule} {pointer}: {message}{hint}{fixable}\n")
 }
