@@ -55,13 +55,13 @@ pub struct FileTaskStore {
     path: PathBuf,
     log: Mutex<Log>,
     /// Locked while the store exists.
-    _lock_file: File,
+    _lock_file: LockedFile,
 }
 
 /// The file.
 #[derive(Debug)]
 struct Log {
-    file: File,
+    file: LockedFile,
     index: Index,
     /// Set if a failed write could not be undone.
     broken: bool,
@@ -239,12 +239,11 @@ impl Index {
 
 impl Log {
     fn open(path: &Path) -> io::Result<Log> {
-        let mut file = private_options().truncate(false).open(path)?;
         // The same file may be open under another name, with another lock file.
-        lock_exclusively(&file)?;
+        let mut file = LockedFile::lock(private_options().truncate(false).open(path)?)?;
         sync_folder(path)?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
+        file.0.read_to_end(&mut bytes)?;
         let mut log = Log { file, index: Index::read(&bytes), broken: false };
         // A line that is appended to a torn line would be damaged, too.
         if log.index.damaged || log.index.is_wasteful() {
@@ -259,10 +258,10 @@ impl Log {
         }
         let length = self.index.length;
         let place = SeekFrom::Start(length);
-        let written = self.file.seek(place).and_then(|_| self.file.write_all(line.as_bytes()));
-        let written = written.and_then(|()| if durable { self.file.sync_data() } else { Ok(()) });
+        let written = self.file.0.seek(place).and_then(|_| self.file.0.write_all(line.as_bytes()));
+        let written = written.and_then(|()| if durable { self.file.0.sync_data() } else { Ok(()) });
         if written.is_err() {
-            self.broken = self.file.set_len(length).is_err();
+            self.broken = self.file.0.set_len(length).is_err();
         }
         written
     }
@@ -270,8 +269,8 @@ impl Log {
     fn read(&mut self, line: &Range<u64>) -> io::Result<String> {
         let length = usize::try_from(line.end - line.start).map_err(io::Error::other)?;
         let mut bytes = vec![0; length];
-        self.file.seek(SeekFrom::Start(line.start))?;
-        self.file.read_exact(&mut bytes)?;
+        self.file.0.seek(SeekFrom::Start(line.start))?;
+        self.file.0.read_exact(&mut bytes)?;
         String::from_utf8(bytes).map_err(io::Error::other)
     }
 
@@ -281,17 +280,16 @@ impl Log {
         // A file of an interrupted compaction. OK to continue: the next call fails if it still
         // exists.
         let _ = fs::remove_file(&next);
-        let mut file = private_options().create_new(true).open(&next)?;
-        lock_exclusively(&file)?;
+        let mut file = LockedFile::lock(private_options().create_new(true).open(&next)?)?;
         let mut index = Index::default();
         for lines in self.index.tasks.values().cloned().collect::<Vec<_>>() {
             for line in [Some(lines.accept), lines.finish].into_iter().flatten() {
                 let text = self.read(&line)?;
-                file.write_all(text.as_bytes())?;
+                file.0.write_all(text.as_bytes())?;
                 index.add(text.as_bytes());
             }
         }
-        file.sync_data()?;
+        file.0.sync_data()?;
         fs::rename(&next, path)?;
         // From here on the new file is used, even if the folder cannot be synchronized.
         *self = Log { file, index, broken: false };
@@ -331,26 +329,35 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Creates and locks the file that marks the store as in use.
-fn lock_file(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
-    lock_exclusively(&file)?;
-    Ok(file)
+/// A file that is locked while this exists.
+#[derive(Debug)]
+struct LockedFile(File);
+
+impl LockedFile {
+    /// Locks a file.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`]: it is locked already.
+    fn lock(file: File) -> io::Result<LockedFile> {
+        #[cfg(unix)]
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+        Ok(LockedFile(file))
+    }
 }
 
-/// Locks a file until it is closed.
-///
-/// # Errors
-/// [`io::ErrorKind::WouldBlock`]: it is locked already.
+/// Unlocks the file: closing it is not enough while another thread starts a process, which has a
+/// copy of each descriptor until it runs its program.
 #[cfg(unix)]
-fn lock_exclusively(file: &File) -> io::Result<()> {
-    use rustix::fs::{FlockOperation, flock};
-    Ok(flock(file, FlockOperation::NonBlockingLockExclusive)?)
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // OK to ignore: the file is closed next.
+        let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
+    }
 }
 
-#[cfg(not(unix))]
-fn lock_exclusively(_: &File) -> io::Result<()> {
-    Ok(())
+/// Creates and locks the file that marks the store as in use.
+fn lock_file(path: &Path) -> io::Result<LockedFile> {
+    LockedFile::lock(OpenOptions::new().write(true).create(true).truncate(false).open(path)?)
 }
 
 /// Synchronizes the folder, so that a new name in it survives a power cut.

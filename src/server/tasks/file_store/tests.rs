@@ -217,3 +217,17 @@ fn the_file_stays_small_and_opens_after_every_interruption() {
         file.write_all(b"0123456789abcdef {\"accept\":\"torn").unwrap();
     }
 }
+
+/// A process that another thread starts has a copy of the descriptor until it runs its program.
+#[cfg(unix)]
+#[test]
+fn a_store_that_is_closed_is_unlocked_although_its_descriptor_has_a_copy() {
+    let path = std::env::temp_dir().join(format!("tinymcp-tasks-copy-{}.lock", std::process::id()));
+    let locked = lock_file(&path).unwrap();
+    let copy = locked.0.try_clone().unwrap();
+    assert_eq!(lock_file(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    drop(locked);
+    lock_file(&path).unwrap();
+    drop(copy);
+    fs::remove_file(&path).unwrap();
+}
