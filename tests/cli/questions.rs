@@ -74,6 +74,27 @@ fn answers_come_from_a_file() {
 }
 
 #[test]
+fn keys_before_a_question_and_empty_lines_are_not_consent() {
+    let server = Asking::start();
+    for (answer, expected) in [("no", "action=decline"), ("yes", "action=accept")] {
+        let words = ["call", "test_elicitation_sep1034_defaults", "--url", server.url(), "-q", "--text"];
+        let mut terminal = Terminal::start(tinymcp(&words));
+        // Typed before the program runs.
+        terminal.type_keys(&"\n".repeat(20));
+        terminal.wait_for("The server asks");
+        for _ in 0..5 {
+            terminal.wait_for("empty for ");
+            terminal.wait_for("): ");
+            terminal.type_keys("\n");
+        }
+        terminal.wait_for("Send this answer? (yes or no): ");
+        terminal.type_keys(&format!("{answer}\n"));
+        let (_, screen) = terminal.end();
+        assert!(screen.contains(expected), "{screen}");
+    }
+}
+
+#[test]
 fn a_program_answers_sampling_requests() {
     let server = Asking::start();
     let folder = folder("sampler");

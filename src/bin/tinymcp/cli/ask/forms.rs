@@ -31,6 +31,8 @@ const POLL: Duration = Duration::from_millis(50);
 const POLL_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Longest line that is read, in bytes.
 const MAX_LINE: u64 = 1 << 20;
+/// Question after a form that empty lines could fill.
+const SEND: &str = "Send this answer?";
 
 /// Sets the handlers, if questions can be answered or parked.
 pub(crate) fn install(client: ClientBuilder, args: &Args) -> ClientBuilder {
@@ -69,6 +71,7 @@ impl Terminal {
         WAITING.fetch_sub(1, Ordering::SeqCst);
         print::prompting(true);
         print::progress_done();
+        drop_typed();
         Terminal(guard)
     }
 
@@ -87,6 +90,13 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         print::prompting(false);
     }
+}
+
+/// Drops what was typed before a question, because it cannot be an answer to it.
+fn drop_typed() {
+    #[cfg(unix)]
+    // OK to drop: input that is not a terminal is not typed.
+    let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
 }
 
 /// Indents lines of a server, so that they cannot imitate lines of this program.
@@ -177,10 +187,14 @@ impl Answers {
             }
         }
         content.end_object();
-        if !form.fields.is_empty() {
-            return Ok(ElicitResponse::accept(content.into_json()));
-        }
-        match self.agree(&form.message)? {
+        // Empty lines alone are not consent.
+        let may_be_empty = form.fields.iter().all(|field| field.default.is_some() || !field.required);
+        let message = match form.fields.is_empty() {
+            true => &form.message,
+            false if self.asks && !is_answered && may_be_empty => SEND,
+            false => return Ok(ElicitResponse::accept(content.into_json())),
+        };
+        match self.agree(message)? {
             ElicitAction::Accept => Ok(ElicitResponse::accept(content.into_json())),
             ElicitAction::Decline => Ok(ElicitResponse::decline()),
             ElicitAction::Cancel => Ok(ElicitResponse::cancel()),
@@ -205,6 +219,7 @@ impl Answers {
             None if self.asks => {}
             None => return Err(no_answer("yes or --answer no")),
         }
+        drop_typed();
         loop {
             let Some(text) = ask(&format!("{} (yes or no): ", indented(message))) else {
                 return Ok(ElicitAction::Cancel);
