@@ -23,7 +23,7 @@ mod access;
 mod output;
 
 use crate::mask::{self, Mask};
-use access::AccessLog;
+use access::{AccessLog, key_id};
 pub(super) use output::Target;
 use output::{Output, frame_line, time};
 
@@ -94,8 +94,14 @@ impl Event {
     fn bytes(&self) -> usize {
         EVENT
             + match &self.kind {
-                EventKind::Frame(frame) => frame.bytes.len(),
-                EventKind::Rejected(rejected) => rejected.path.len(),
+                EventKind::Frame(frame) => {
+                    let principal = frame.principal.as_ref().map_or(0, String::len);
+                    frame.bytes.len() + frame.connection.len() + principal
+                }
+                EventKind::Rejected(rejected) => {
+                    let reason = rejected.reason.as_ref().map_or(0, String::len);
+                    rejected.method.len() + rejected.path.len() + reason
+                }
             }
     }
 }
@@ -184,7 +190,7 @@ impl Traffic {
                     path: rejection.path.to_owned(),
                     status: rejection.status,
                     reason: rejection.reason.map(with_options),
-                    message: rejection.message.map(|m| (m.connection.to_owned(), m.id.to_owned())),
+                    message: rejection.message.map(|m| (m.connection.to_owned(), key_id(m.id))),
                 })
             });
         }

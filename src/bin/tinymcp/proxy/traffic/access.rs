@@ -4,6 +4,7 @@
 //! number: the oldest one is then written without an outcome.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant, SystemTime};
 
 use tinymcp::Direction;
@@ -15,13 +16,24 @@ use crate::mask::{Mask, shortened};
 
 /// Maximum number of requests without a response that are stored.
 const REQUESTS: usize = 4096;
-/// Maximum number of bytes of a path, and of the name of a tool, prompt or resource.
+/// Maximum number of bytes of a path, an id, and the name of a tool, prompt or resource.
 const NAME: usize = 200;
 /// Start of a response of this library.
 const RESPONSE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
 
 /// Connection and id of a request.
 type Key = (String, String);
+
+/// Returns an id as a part of a key. A client chooses its length: a long one is replaced by its
+/// digest.
+pub(super) fn key_id(id: &str) -> String {
+    if id.len() <= NAME {
+        return id.to_owned();
+    }
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    format!("{} bytes, {:x}", id.len(), hasher.finish())
+}
 
 /// Requests that have not ended.
 pub(super) struct AccessLog {
@@ -139,7 +151,7 @@ impl AccessLog {
             name: name.map(|name| shortened(&mask.text(&name), NAME)),
             server,
         };
-        let key = (frame.connection.clone(), id.raw().to_owned());
+        let key = (frame.connection.clone(), key_id(id.raw()));
         self.order.push_back(key.clone());
         self.requests.insert(key, request);
         while self.order.len() > REQUESTS {
@@ -158,7 +170,7 @@ impl AccessLog {
         outcome: &Outcome,
         write: &mut WriteLine<'_>,
     ) {
-        let key = (frame.connection.clone(), id.to_owned());
+        let key = (frame.connection.clone(), key_id(id));
         let request = self.requests.remove(&key);
         self.drop_ended();
         match request {
@@ -392,6 +404,34 @@ mod tests {
         let [ended, unknown] = &*lines else { panic!("{lines:?}") };
         assert!(ended.contains(r#""method":"ping","outcome":"rejected 503","ms":"#), "{ended}");
         assert!(unknown.contains(r#""http":"POST /mcp","outcome":"rejected 503"}"#), "{unknown}");
+    }
+
+    #[test]
+    fn a_long_id_is_not_kept_and_its_request_ends() {
+        let id = format!("\"{}\"", "x".repeat(900_000));
+        let mut log = AccessLog::new(Box::new(|_, _| None));
+        let mut lines = Vec::new();
+        let mut add = |direction, text: String| {
+            let frame = CopiedFrame {
+                server: None,
+                side: Side::Client,
+                connection: "a".to_owned(),
+                principal: None,
+                direction,
+                bytes: text.into_bytes(),
+                cut: None,
+            };
+            let (at, since) = (SystemTime::UNIX_EPOCH, Instant::now());
+            let event = Event { at, since, kind: EventKind::Frame(frame) };
+            log.add(&event, &Mask::new(Vec::new()), &mut |line| lines.push(line.as_str().to_owned()));
+            // A request that stays open keeps the keys of those behind it.
+            log.order.iter().map(|(_, id)| id.len()).sum::<usize>()
+        };
+        add(Direction::Received, r#"{"id":0,"method":"ping"}"#.to_owned());
+        let kept = add(Direction::Received, format!(r#"{{"id":{id},"method":"ping"}}"#));
+        assert!(kept <= 2 * NAME, "{kept}");
+        add(Direction::Sent, format!(r#"{{"id":{id},"result":{{}}}}"#));
+        assert!(lines.len() == 1 && lines[0].contains(r#""outcome":"ok""#), "{lines:?}");
     }
 
     #[test]
