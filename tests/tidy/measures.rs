@@ -836,7 +836,8 @@ fn test_binaries() -> Row {
 
 // The bounds. They may only fall.
 // 460 of them keep the clients and servers of a hub apart: requests of servers, names of servers that are down,
-// lists of a new server, results that are not read, calls to silent servers, variables in filters. 5 for the characters that control a terminal, in one place.
+// lists of a new server, results that are not read, calls to silent servers, variables in filters. 5 for the characters
+// that control a terminal, in one place.
 const CODE_LINES: f64 = 46_885.0;
 const WINDOWS_LINES: f64 = 200.0;
 // 227 lines for masks that do not recurse and read messages, not only JSON; 3 for completions
