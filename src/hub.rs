@@ -63,6 +63,9 @@ use names::{ListedNames, UpstreamNames};
 /// in the names of tools.
 const SEPARATOR: &str = "__";
 
+/// Maximum length of a key in bytes.
+const MAX_KEY: usize = 32;
+
 /// Checks the names of a server's tools.
 fn check_names(key: &str, upstream: &Upstream) -> Result<(), Error> {
     let named = upstream.names.check();
@@ -137,6 +140,20 @@ impl Hub {
     /// Builds a hub whose clients have this name and version.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> HubBuilder {
         HubBuilder::new(name, version)
+    }
+
+    /// Returns a key that [`Hub::add`] accepts for a name with any characters: `_` replaces those
+    /// that a key cannot have, and the key ends after 32 characters. Two names may have the same
+    /// key.
+    ///
+    /// ```
+    /// assert_eq!(tinymcp::Hub::key_for("microsoft/playwright-mcp"), "microsoft_playwright-mcp");
+    /// ```
+    pub fn key_for(name: &str) -> String {
+        if matches!(name, "" | "." | "..") {
+            return "server".to_owned();
+        }
+        name.chars().map(|c| if is_key_character(c) { c } else { '_' }).take(MAX_KEY).collect()
     }
 
     /// Adds a server and starts to connect to it, without waiting: see [`Hub::servers`].
@@ -537,9 +554,12 @@ fn remember<T>(
     }
 }
 
+fn is_key_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
+}
+
 fn check_key(key: &str) -> Result<(), Error> {
-    let fits = (1..=32).contains(&key.len())
-        && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+    let fits = (1..=MAX_KEY).contains(&key.len()) && key.chars().all(is_key_character);
     // `.` and `..` cannot be a segment of a URL's path.
     if !fits || matches!(key, "." | "..") {
         return Err(Error::new(

@@ -8,7 +8,7 @@
 //! | `url`, `headers` | a server over HTTP |
 //! | `type`, `transport`, `transportType` | must match `command` or `url` |
 //! | `disabled`, `enabled` | `true`, `false`: the server is not used |
-//! | `timeout` | of each call, in seconds |
+//! | `timeout` | of each call: seconds, or a text such as `"2s"` or `"500ms"`; from 1000 on milliseconds |
 //! | `prefix` | begins the names of tools and prompts, see [`Upstream::prefix`] |
 //! | `tools` | `{"allow": [PATTERN], "deny": [PATTERN], "rename": {NAME: NEW}}`, see [`Upstream`] |
 //! | `tools`, `includeTools` | `[PATTERN]`: only these tools |
@@ -18,7 +18,9 @@
 //! An invalid value of a member in this table is an error of its server: a filter that cannot be
 //! read must not offer all tools. [`Config::warnings`] lists all other members, also those beside
 //! `mcpServers`.
-//! The file may have comments and trailing commas.
+//! The file may have comments and trailing commas. `null` is as if the member were absent, and the
+//! values of `env` and `headers` may also be numbers and booleans. A key may have any characters:
+//! see [`Config::key_of`].
 //!
 //! `${NAME}`, `${env:NAME}` and `${NAME:-default}` in a text are replaced by the environment
 //! variable `NAME` of this process, and `${input:some-id}` by `TINYMCP_INPUT_SOME_ID`, because the
@@ -34,33 +36,31 @@
 //!
 //! An error in one server's entry fails that server only.
 
+mod address;
 mod variables;
 
-use std::process::Command;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-#[cfg(feature = "http-client")]
-use crate::Endpoint;
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Kind, Value, without_comments};
 
 use super::names::UpstreamNames;
-use super::{Upstream, check_key};
-use variables::{env_file, expand};
-
-/// Types of a server over HTTP.
-const HTTP: [&str; 5] = ["http", "streamable-http", "streamable_http", "streamableHttp", "sse"];
+use super::{Hub, Upstream, check_key};
+use address::{Address, Endpoint};
 
 /// Members of a server that are used.
 const USED_MEMBERS: &str = "command args cwd env envFile inheritEnv url headers type transport transportType disabled \
                     enabled timeout prefix tools includeTools excludeTools toolFilter disabledTools options \
-                    serverUrl";
+                    serverUrl httpUrl";
 /// Members of a server that only describe it, or concern the user interface of another host.
 const DESCRIPTIVE_MEMBERS: &str =
     "name title description version icon gallery autoApprove alwaysAllow trust dev";
 /// Members that select tools and servers. They have no meaning within `options`.
 const FILTER_MEMBERS: [&str; 6] =
     ["tools", "includeTools", "excludeTools", "disabledTools", "disabled", "enabled"];
+/// Least number of a `timeout` that is in milliseconds, as Claude Code and Gemini write it.
+const LEAST_MILLISECONDS: f64 = 1000.0;
 /// Maximum number of names in one warning: the file may also contain other settings of a host.
 const MAX_NAMED: usize = 8;
 
@@ -85,9 +85,18 @@ const MAX_NAMED: usize = 8;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Keys, each with its server or the error in its entry.
-    servers: Vec<(String, Result<Spec, String>)>,
+    entries: Vec<Entry>,
     warnings: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    /// The key in the file.
+    written: String,
+    /// The key for a hub; the key in the file if there is an error about keys.
+    key: String,
+    /// The server or the error in its entry.
+    spec: Result<Spec, String>,
 }
 
 /// One server.
@@ -96,23 +105,6 @@ struct Spec {
     address: Address,
     names: UpstreamNames,
     timeout: Option<Duration>,
-}
-
-/// The way to reach a server.
-#[derive(Clone, Debug, PartialEq)]
-enum Address {
-    Program {
-        command: String,
-        args: Vec<String>,
-        env: Vec<(String, String)>,
-        dir: Option<String>,
-        inherit_env: bool,
-    },
-    Url {
-        url: String,
-        #[cfg_attr(not(feature = "http-client"), allow(dead_code))] // Rejected without that feature.
-        headers: Vec<(String, String)>,
-    },
 }
 
 impl Config {
@@ -134,54 +126,105 @@ impl Config {
         let doc = Doc::parse(without_comments(text))
             .map_err(|e| invalid(format!("the configuration is not JSON: {e}")))?;
         let root = doc.root();
-        let named = root.get("mcpServers").or_else(|| root.get("servers"));
-        let servers = named.unwrap_or(root);
+        let named = ["mcpServers", "servers"].into_iter().find(|name| root.get(name).is_some());
+        if let Some(name) = named.filter(|name| root.members().filter(|(other, _)| other == name).count() > 1)
+        {
+            return Err(invalid(format!("the configuration has `{name}` twice")));
+        }
+        let servers = named.and_then(|name| root.get(name)).unwrap_or(root);
+        if named.is_none() {
+            misplaced(root).map_or(Ok(()), |why| Err(invalid(why)))?;
+        }
         // `"mcpServers": {}` means no servers. A file without it must have at least one server.
         let like_servers = || servers.members().any(|(_, server)| server.kind() == Kind::Object);
         if servers.kind() != Kind::Object || (named.is_none() && !like_servers()) {
             return Err(invalid("the configuration has no object `mcpServers`"));
         }
-        let mut read: Vec<(String, Result<Spec, String>)> = Vec::new();
-        let mut warnings = Vec::from_iter(named.and_then(|_| unused_beside(root)));
-        for (key, value) in servers.members() {
-            let is = |name, on| value.get(name).and_then(Value::as_bool) == Some(on);
-            if is("disabled", true) || is("enabled", false) {
+        let mut config =
+            Config { entries: Vec::new(), warnings: Vec::from_iter(named.and_then(|_| unused_beside(root))) };
+        let mut keys = Keys::new(servers);
+        for (written, value) in servers.members() {
+            let is_twice = match keys.occurrences.remove(written) {
+                Some(occurrences) => occurrences > 1,
+                None => continue, // The error is at its first place.
+            };
+            if is_disabled(value) && !is_twice {
                 continue;
             }
-            let known = USED_MEMBERS.split(' ').chain(DESCRIPTIVE_MEMBERS.split(' '));
-            let mut unknown = |name: &str| {
-                warnings.push(format!("server {key:?}: the member {name:?} is unknown and ignored"));
+            config.warn_of_unknown(written, value);
+            let (key, read) = match is_twice {
+                true => (written.to_owned(), Err("the key appears twice".to_owned())),
+                false => config.read_server(written, value, &mut keys, look_up),
             };
-            for (name, member) in value.members() {
-                if !known.clone().any(|known| known == name) {
-                    unknown(name);
-                }
-                if name == "options" {
-                    let others = member.members().map(|(name, _)| name).filter(|name| *name != "toolFilter");
-                    others.for_each(|name| unknown(&format!("options.{name}")));
-                }
-            }
-            let spec = match read.iter().any(|(other, _)| other == key) {
-                true => Err(format!("server {key:?}: the key appears twice")),
-                false => check_key(key).map_err(|error| error.to_string()).and_then(|()| {
-                    Spec::read(value, look_up).map_err(|why| format!("server {key:?}: {why}"))
-                }),
-            };
-            read.push((key.to_owned(), spec));
+            let spec = read.map_err(|why| format!("server {written:?}: {why}"));
+            config.entries.push(Entry { written: written.to_owned(), key, spec });
         }
-        Ok(Config { servers: read, warnings })
+        Ok(config)
+    }
+
+    /// Reads a server, and returns its key for a hub.
+    fn read_server(
+        &mut self,
+        written: &str,
+        value: Value<'_>,
+        keys: &mut Keys<'_>,
+        look_up: &dyn Fn(&str) -> Option<String>,
+    ) -> (String, Result<Spec, String>) {
+        let key = match keys.key(written) {
+            Ok(key) => key,
+            Err(why) => return (written.to_owned(), Err(why)),
+        };
+        let mut warn = |why: String| self.warnings.push(format!("server {written:?}: {why}"));
+        if key != written {
+            warn(format!("is used as {key:?}, because the names of its tools begin with its key"));
+        }
+        (key, Spec::read(value, look_up, &mut warn))
+    }
+
+    /// Warns of the members of a server that are ignored.
+    fn warn_of_unknown(&mut self, key: &str, server: Value<'_>) {
+        let known = USED_MEMBERS.split(' ').chain(DESCRIPTIVE_MEMBERS.split(' '));
+        let mut unknown = |name: &str| {
+            self.warnings.push(format!("server {key:?}: the member {name:?} is unknown and ignored"));
+        };
+        for (name, member) in server.members() {
+            if !known.clone().any(|known| known == name) {
+                unknown(name);
+            }
+            if name == "options" {
+                let others = member.members().map(|(name, _)| name).filter(|name| *name != "toolFilter");
+                others.for_each(|name| unknown(&format!("options.{name}")));
+            }
+        }
     }
 
     /// Members that are unknown and ignored: one line for each of a server, and one for those
-    /// beside the servers.
+    /// beside the servers. Also keys that a hub does not accept, each with the key that replaces
+    /// it, and timeouts that are taken as milliseconds.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
     /// Returns the keys of the servers, also of those that cannot be used, in the order of the
-    /// file.
+    /// file. They are keys for a hub, see [`Config::key_of`].
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.servers.iter().map(|(key, _)| &**key)
+        self.entries.iter().map(|entry| &*entry.key)
+    }
+
+    /// Returns the key for a hub of the server that has this key in the file. It is another one if
+    /// [`Hub::add`] does not accept the key, see [`Hub::key_for`]. If another server has that key
+    /// already, the server has an error. Keys for a hub are found, too.
+    ///
+    /// ```
+    /// let file = r#"{"servers": {"microsoft/playwright-mcp": {"command": "npx"}}}"#;
+    /// let config = tinymcp::Config::parse(file)?;
+    /// assert_eq!(config.key_of("microsoft/playwright-mcp"), Some("microsoft_playwright-mcp"));
+    /// # Ok::<(), tinymcp::Error>(())
+    /// ```
+    pub fn key_of(&self, key: &str) -> Option<&str> {
+        let written = self.entries.iter().find(|entry| entry.written == key);
+        let found = written.or_else(|| self.entries.iter().find(|entry| entry.key == key));
+        found.map(|entry| &*entry.key)
     }
 
     /// Returns whether both configurations have a valid entry for this key, with the same values
@@ -192,8 +235,8 @@ impl Config {
     }
 
     fn valid(&self, key: &str) -> Option<&Spec> {
-        let entry = self.servers.iter().find(|(known, _)| known == key);
-        entry.and_then(|(_, spec)| spec.as_ref().ok())
+        let entry = self.entries.iter().find(|entry| entry.key == key);
+        entry.and_then(|entry| entry.spec.as_ref().ok())
     }
 
     /// Returns each server with its [`Upstream`], or with the error in its entry.
@@ -218,12 +261,85 @@ impl Config {
         self,
         change: &dyn Fn(&str, Endpoint) -> Endpoint,
     ) -> Vec<(String, Result<Upstream, Error>)> {
-        let servers = self.servers.into_iter().map(|(key, spec)| {
+        let servers = self.entries.into_iter().map(|Entry { key, spec, .. }| {
             let upstream = spec.map_err(invalid).and_then(|spec| spec.into_upstream(&|e| change(&key, e)));
             (key, upstream)
         });
         servers.collect()
     }
+}
+
+/// Keys for a hub.
+struct Keys<'d> {
+    /// How often each key is in the file.
+    occurrences: BTreeMap<&'d str, usize>,
+    taken: BTreeSet<String>,
+}
+
+impl<'d> Keys<'d> {
+    /// Keys that a hub accepts are taken first, so that no other key replaces one of them.
+    fn new(servers: Value<'d>) -> Keys<'d> {
+        let mut occurrences = BTreeMap::new();
+        servers.members().for_each(|(key, _)| *occurrences.entry(key).or_default() += 1);
+        let used = servers.members().filter(|(key, server)| check_key(key).is_ok() && !is_disabled(*server));
+        Keys { occurrences, taken: used.map(|(key, _)| key.to_owned()).collect() }
+    }
+
+    /// Returns the key for a hub.
+    fn key(&mut self, written: &str) -> Result<String, String> {
+        if check_key(written).is_ok() {
+            return Ok(written.to_owned());
+        }
+        let key = Hub::key_for(written);
+        match self.taken.insert(key.clone()) {
+            true => Ok(key),
+            false => {
+                Err(format!("another server has the key {key:?}, which would replace this one: rename it"))
+            }
+        }
+    }
+}
+
+fn is_disabled(server: Value<'_>) -> bool {
+    let is = |name, on| server.get(name).and_then(Value::as_bool) == Some(on);
+    is("disabled", true) || is("enabled", false)
+}
+
+/// Returns a member that is neither absent nor `null`.
+fn member<'d>(value: Value<'d>, name: &str) -> Option<Value<'d>> {
+    value.get(name).filter(|member| !member.is_null())
+}
+
+/// Returns the members that are not `null`.
+fn members<'d>(value: Value<'d>) -> impl Iterator<Item = (&'d str, Value<'d>)> {
+    value.members().filter(|(_, member)| !member.is_null())
+}
+
+/// Returns the error for a file without `mcpServers` that has its servers elsewhere, or that is a
+/// file of `tinymcp serve`.
+fn misplaced(root: Value<'_>) -> Option<String> {
+    let is_server = |value: Value<'_>| {
+        ["command", "url", "serverUrl", "httpUrl"].iter().any(|name| value.get(name).is_some())
+    };
+    let has_servers = |value: Value<'_>| value.members().any(|(_, server)| is_server(server));
+    let objects = || root.members().filter(|(_, value)| value.kind() == Kind::Object && !is_server(*value));
+    let of_serve = ["tools", "prompts", "resources", "resourceTemplates"];
+    if !has_servers(root) && objects().any(|(name, _)| of_serve.contains(&name)) {
+        return Some(
+            "this is a file of `tinymcp serve`, not a configuration: give the server as \
+             `-- tinymcp serve FILE`"
+                .to_owned(),
+        );
+    }
+    let (name, _) = objects().find(|(name, value)| {
+        // `{"mcp": {"servers": {…}}}` is in settings of VS Code.
+        let is_nested = || value.get("servers").is_some_and(has_servers);
+        let is_similar = name.to_ascii_lowercase().trim_end_matches('s') == "mcpserver";
+        is_similar || has_servers(*value) || is_nested()
+    })?;
+    Some(format!(
+        "the configuration has no object `mcpServers`: did you mean `mcpServers` instead of `{name}`?"
+    ))
 }
 
 /// Returns a warning that names the members beside the servers that have no effect, such as
@@ -239,25 +355,25 @@ fn unused_beside(root: Value<'_>) -> Option<String> {
 }
 
 impl Spec {
-    fn read(value: Value<'_>, look_up: &dyn Fn(&str) -> Option<String>) -> Result<Spec, String> {
+    fn read(
+        value: Value<'_>,
+        look_up: &dyn Fn(&str) -> Option<String>,
+        warn: &mut dyn FnMut(String),
+    ) -> Result<Spec, String> {
         if value.kind() != Kind::Object {
             return Err("must be an object".to_owned());
         }
+        if let Some(name) = repeated(value) {
+            return Err(format!("the member `{name}` appears twice"));
+        }
         if let Some(name) = ["disabled", "enabled"]
             .into_iter()
-            .find(|name| value.get(name).is_some_and(|on| on.as_bool().is_none()))
+            .find(|name| member(value, name).is_some_and(|on| on.as_bool().is_none()))
         {
             return Err(format!("`{name}` must be true or false"));
         }
         let address = Address::read(value, look_up)?;
-        let timeout = match value.get("timeout") {
-            None => None,
-            Some(seconds) => {
-                let seconds = seconds.as_f64().filter(|seconds| *seconds > 0.0);
-                let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-                Some(time.ok_or("`timeout` must be a positive number of seconds")?)
-            }
-        };
+        let timeout = member(value, "timeout").map(|timeout| read_timeout(timeout, warn)).transpose()?;
         Ok(Spec { address, names: read_names(value, look_up)?, timeout })
     }
 
@@ -269,14 +385,41 @@ impl Spec {
     }
 }
 
+/// Returns the name of a member that an object has twice. Readers of JSON do not agree which
+/// counts.
+fn repeated(object: Value<'_>) -> Option<&str> {
+    let mut seen = BTreeSet::new();
+    object.members().map(|(name, _)| name).find(|name| !seen.insert(*name))
+}
+
+/// Reads `timeout`.
+fn read_timeout(timeout: Value<'_>, warn: &mut dyn FnMut(String)) -> Result<Duration, String> {
+    let text = timeout.as_str().unwrap_or_default();
+    let in_milliseconds = text.strip_suffix("ms").map(|number| (number, 1000.0));
+    let with_unit = in_milliseconds.or_else(|| Some((text.strip_suffix('s')?, 1.0)));
+    let (number, mut per_second) = match with_unit {
+        Some((number, per_second)) => (number.trim().parse().ok(), per_second),
+        None => (timeout.as_f64(), 1.0),
+    };
+    if let Some(number) = number.filter(|number| with_unit.is_none() && *number >= LEAST_MILLISECONDS) {
+        per_second = 1000.0;
+        warn(format!("`timeout` is taken as {number} milliseconds: write \"{number}s\" for seconds"));
+    }
+    let seconds = number.filter(|number| *number > 0.0).map(|number| number / per_second);
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| {
+        "`timeout` must be a positive number of seconds, or a text such as \"2s\" or \"500ms\"".to_owned()
+    })
+}
+
 /// Reads the members about names and tools, and replaces the variables in them. A filter with an
 /// error must fail its server: without the filter, it would offer more tools.
 fn read_names(value: Value<'_>, look_up: &dyn Fn(&str) -> Option<String>) -> Result<UpstreamNames, String> {
     let mut names = UpstreamNames::default();
-    if let Some(prefix) = value.get("prefix") {
+    if let Some(prefix) = member(value, "prefix") {
         names.prefix = Some(prefix.as_str().ok_or("`prefix` must be a string")?.to_owned());
     }
-    for (name, member) in value.members() {
+    for (name, member) in members(value) {
         match name {
             "tools" => read_tools(&mut names, member)?,
             "includeTools" => allow(&mut names, member, name)?,
@@ -308,7 +451,7 @@ fn read_tools(names: &mut UpstreamNames, tools: Value<'_>) -> Result<(), String>
                 .to_owned());
         }
     }
-    for (name, member) in tools.members() {
+    for (name, member) in members(tools) {
         match name {
             "allow" => allow(names, member, "tools.allow")?,
             "deny" => names.denied.extend(list(member, "tools.deny")?),
@@ -354,7 +497,7 @@ fn read_options(names: &mut UpstreamNames, server: Value<'_>, options: Value<'_>
     if let Some(name) = FILTER_MEMBERS.into_iter().find(|name| options.get(name).is_some()) {
         return Err(format!("`options.{name}`: move `{name}` out of `options`"));
     }
-    match (options.get("toolFilter"), server.get("toolFilter")) {
+    match (member(options, "toolFilter"), member(server, "toolFilter")) {
         (Some(_), Some(_)) => Err("`toolFilter` and `options.toolFilter` exclude each other".to_owned()),
         (Some(filter), None) => read_filter(names, filter),
         (None, _) => Ok(()),
@@ -379,106 +522,6 @@ fn list(list: Value<'_>, name: &str) -> Result<Vec<String>, String> {
     let names = names.filter(|_| list.kind() == Kind::Array);
     names.ok_or_else(|| format!("`{name}` must be an array of strings"))
 }
-
-impl Address {
-    fn read(value: Value<'_>, look_up: &dyn Fn(&str) -> Option<String>) -> Result<Address, String> {
-        let text = |name: &str| match value.get(name) {
-            None => Ok(None),
-            Some(v) => match v.as_str() {
-                Some(text) => expand(text, look_up).map(Some),
-                None => Err(format!("`{name}` must be a string")),
-            },
-        };
-        let pairs = |name: &str| -> Result<Vec<(String, String)>, String> {
-            let Some(object) = value.get(name) else { return Ok(Vec::new()) };
-            if object.kind() != Kind::Object {
-                return Err(format!("`{name}` must be an object"));
-            }
-            object
-                .members()
-                .map(|(key, v)| {
-                    let text = v.as_str().ok_or_else(|| format!("`{name}.{key}` must be a string"))?;
-                    Ok((key.to_owned(), expand(text, look_up)?))
-                })
-                .collect()
-        };
-        let args = || -> Result<Vec<String>, String> {
-            let Some(array) = value.get("args") else { return Ok(Vec::new()) };
-            if array.kind() != Kind::Array {
-                return Err("`args` must be an array".to_owned());
-            }
-            array
-                .items()
-                .map(|v| expand(v.as_str().ok_or("every element of `args` must be a string")?, look_up))
-                .collect()
-        };
-        let inherit_env = match value.get("inheritEnv").map(Value::as_bool) {
-            None => false,
-            Some(Some(inherit)) => inherit,
-            Some(None) => return Err("`inheritEnv` must be true or false".to_owned()),
-        };
-        let kind = text("type")?.or(text("transport")?).or(text("transportType")?);
-        let http = kind.as_deref().is_none_or(|kind| HTTP.contains(&kind));
-        match (text("command")?, text("url")?, kind.as_deref()) {
-            (Some(command), None, None | Some("stdio")) => {
-                let (args, dir) = (args()?, text("cwd")?);
-                // Later variables override earlier ones.
-                let mut env = text("envFile")?.map_or(Ok(Vec::new()), |path| env_file(&path))?;
-                env.extend(pairs("env")?);
-                Ok(Address::Program { command, args, env, dir, inherit_env })
-            }
-            (None, Some(url), _) if http => Ok(Address::Url { url, headers: pairs("headers")? }),
-            (Some(_), Some(_), _) => Err("has both `command` and `url`".to_owned()),
-            (None, None, _) if value.get("serverUrl").is_some() => {
-                Err("unknown member `serverUrl`: use `url`".to_owned())
-            }
-            (None, None, _) => Err("needs `command` or `url`".to_owned()),
-            (Some(_), None, Some(kind)) => Err(format!("`command` requires the type stdio, got {kind:?}")),
-            (None, Some(_), kind) => {
-                let kind = kind.unwrap_or_default();
-                Err(format!("`url` requires the type http, streamable-http or sse, got {kind:?}"))
-            }
-        }
-    }
-
-    fn into_upstream(
-        self,
-        #[cfg_attr(not(feature = "http-client"), allow(unused_variables))] change: &dyn Fn(
-            Endpoint,
-        )
-            -> Endpoint,
-    ) -> Result<Upstream, Error> {
-        match self {
-            Address::Program { command, args, env, dir, inherit_env } => {
-                let start = move || {
-                    let mut program = Command::new(&command);
-                    program.args(&args).envs(env.iter().map(|(k, v)| (k, v)));
-                    if let Some(dir) = &dir {
-                        program.current_dir(dir);
-                    }
-                    program
-                };
-                Ok(Upstream::command(start).inherit_env(inherit_env))
-            }
-            #[cfg(feature = "http-client")]
-            Address::Url { url, headers } => {
-                let mut endpoint = Endpoint::new(url);
-                for (name, value) in headers {
-                    endpoint = endpoint.header(name, value);
-                }
-                Ok(Upstream::url(change(endpoint)))
-            }
-            #[cfg(not(feature = "http-client"))]
-            Address::Url { url, headers: _ } => {
-                Err(invalid(format!("cannot connect to {url}: built without the feature http-client")))
-            }
-        }
-    }
-}
-
-/// Placeholder for the URL of a server in a build without clients of URLs.
-#[cfg(not(feature = "http-client"))]
-struct Endpoint;
 
 fn invalid(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::Invalid, why)

@@ -64,6 +64,29 @@ fn a_key_stands_for_the_server() {
 }
 
 #[test]
+fn a_key_may_have_any_characters() {
+    let folder = folder("any-key");
+    let server = json!({"command": program("board_server")}).to_string();
+    let file = folder.join("mcp.json");
+    let twice = format!("\"a\": {server}, \"a\": {server}");
+    let text = format!("{{\"servers\": {{\"EDT MCP/Server\": {server}, {twice}}}}}");
+    std::fs::write(&file, text).unwrap();
+    let at = |words: &[&str]| run(&[words, &["--config", file.to_str().unwrap()]].concat(), "");
+    for words in [
+        &["call", "gpio_read", "pin=4", "--server", "EDT MCP/Server"][..],
+        &["call", "gpio_read", "pin=4", "--server", "EDT_MCP_Server"],
+        &["call", "EDT_MCP_Server:gpio_read", "pin=4"],
+    ] {
+        let (code, out, err) = at(words);
+        assert_eq!(code, 0, "{words:?}: {err}");
+        let result: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(result["structuredContent"]["pin"], 4, "{words:?}");
+    }
+    let (code, _, err) = at(&["call", "gpio_read", "pin=4", "--server", "a"]);
+    assert!(code == 2 && err.contains("server \"a\": the key appears twice"), "{code} {err}");
+}
+
+#[test]
 fn the_last_argument_may_be_a_url() {
     let server = Asking::start();
     let url = server.url();

@@ -180,7 +180,8 @@ fn a_configuration_has_names_filters_and_timeouts() {
         (r#""prefix": 1"#, "`prefix` must be a string"),
         (r#""prefix": "a b""#, "invalid prefix"),
         (r#""timeout": 0"#, "`timeout` must be a positive number of seconds"),
-        (r#""timeout": "5""#, "`timeout` must be a positive number of seconds"),
+        (r#""timeout": "5""#, "`timeout` must be a positive number of seconds, or a text such as \"2s\""),
+        (r#""timeout": "-2s""#, "`timeout` must be a positive number of seconds"),
         (r#""tools": {"allow": "r*"}"#, "`tools.allow` must be an array of strings"),
         (r#""tools": {"rename": {"a": 1}}"#, "`tools.rename.a` must be a string"),
         (r#""toolFilter": {"mode": "some", "list": []}"#, "`toolFilter.mode`"),
@@ -234,7 +235,6 @@ fn an_invalid_filter_is_an_error_of_its_server() {
     let object = "`tools` must be an array of names, or an object with `allow`, `deny` and `rename`";
     for (entry, part) in [
         (r#""tools": "read""#, object),
-        (r#""tools": null"#, object),
         (r#""tools": ["read_*", 1]"#, "`tools` must be an array of strings"),
         (r#""tools": []"#, "`tools` must not be empty: use [\"*\"] for all tools, or `disabled`"),
         (

@@ -158,10 +158,8 @@ fn configured(client: ClientBuilder, args: &Args, key: &str) -> Result<Result<Cl
 #[cfg(unix)]
 pub(crate) fn configured_url(args: &Args, key: &str) -> Result<Endpoint> {
     let found = RefCell::new(None);
-    upstream(args, key, &|server, endpoint| {
-        if server == key {
-            *found.borrow_mut() = Some(endpoint.clone());
-        }
+    upstream(args, key, &|_, endpoint| {
+        *found.borrow_mut() = Some(endpoint.clone());
         endpoint
     })?;
     found
@@ -169,7 +167,7 @@ pub(crate) fn configured_url(args: &Args, key: &str) -> Result<Endpoint> {
         .ok_or_else(|| format!("the server {key:?} is a program; only URLs have a sign-in").into())
 }
 
-/// Returns the server with this key, whose URL passes through a function.
+/// Returns the server with this key, in the file or for a hub. Its URL passes through a function.
 fn upstream(args: &Args, key: &str, change: &dyn Fn(&str, Endpoint) -> Endpoint) -> Result<Upstream> {
     let file = args.server.config.clone();
     let given = file.is_some();
@@ -183,7 +181,10 @@ fn upstream(args: &Args, key: &str, change: &dyn Fn(&str, Endpoint) -> Endpoint)
     let text = read_configuration(&file).map_err(|error| refusal(&error))?;
     let config = Config::parse(&text).map_err(|error| refusal(&error))?;
     let keys = config.keys().collect::<Vec<_>>().join(", ");
-    let found = config.into_upstreams_with_endpoints(change).into_iter().find(|(known, _)| known == key);
+    let wanted = config.key_of(key).map(str::to_owned);
+    let is_wanted = |server: &str| wanted.as_deref() == Some(server);
+    let change = |server: &str, endpoint| if is_wanted(server) { change(server, endpoint) } else { endpoint };
+    let found = config.into_upstreams_with_endpoints(change).into_iter().find(|(key, _)| is_wanted(key));
     let Some((_, upstream)) = found else {
         return Err(refusal(&format_args!("no server {key:?}; expected one of: {keys}")).into());
     };

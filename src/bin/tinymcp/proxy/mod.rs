@@ -57,8 +57,6 @@ const RESTART_INTERVAL: Duration = Duration::from_secs(60);
 const SIGN_IN: i32 = 3;
 /// Stack of the threads that report and retry, in bytes.
 const STACK: usize = 64 << 10;
-/// Largest number of characters of a key.
-const MAX_KEY: usize = 32;
 
 /// Runs `tinymcp proxy` with these arguments.
 pub(crate) fn run(args: Vec<OsString>) -> Result<u8> {
@@ -241,12 +239,12 @@ fn single_server(options: &Options) -> (String, Upstream) {
             if !options.to_url.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
                 endpoint = credentials::add(credentials::host(url), endpoint);
             }
-            (key(host(url)), Upstream::url(options.to_url.network.apply(endpoint)))
+            (Hub::key_for(host(url)), Upstream::url(options.to_url.network.apply(endpoint)))
         }
         None => {
             let command = &options.command;
             let name = command.first().map(|program| Path::new(program).file_name().unwrap_or(program));
-            let key = key(&name.unwrap_or_default().to_string_lossy());
+            let key = Hub::key_for(&name.unwrap_or_default().to_string_lossy());
             let settings = &options.from_aliases;
             let upstream = program(command, &settings.env, settings.cwd.as_deref());
             // The user started this command, so it inherits the environment, as in a shell.
@@ -288,13 +286,6 @@ fn host(url: &str) -> &str {
     let behind = url.split_once("://").map_or(url, |(_, behind)| behind);
     let authority = behind.split(['/', '?', '#']).next().unwrap_or_default();
     authority.rsplit('@').next().unwrap_or_default()
-}
-
-/// Returns a key with the characters that a hub allows.
-fn key(name: &str) -> String {
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
-    let key: String = name.chars().map(allowed).take(MAX_KEY).collect();
-    if key.is_empty() { "server".to_owned() } else { key }
 }
 
 /// Waits for the servers. Returns an error if two of them offer the same name without a prefix.
@@ -420,7 +411,7 @@ mod tests {
             ("board:1/secret", "board_1"),
             ("http:///secret", "server"),
         ] {
-            assert_eq!(key(host(url)), expected, "{url}");
+            assert_eq!(Hub::key_for(host(url)), expected, "{url}");
         }
     }
 
