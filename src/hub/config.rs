@@ -34,6 +34,9 @@
 //! | `${userHome}` | `HOME` |
 //! | `${pathSeparator}`, `${/}` | `/`, on Windows `\` |
 //!
+//! Other expansions of a shell, such as `${NAME%/}` or `${1:-x}`, stay as they are, and `$${NAME}`
+//! is the text `${NAME}`. A default must not contain a variable.
+//!
 //! An error in one server's entry fails that server only.
 
 mod address;
