@@ -51,6 +51,7 @@ use crate::json::{Doc, Kind, Value, without_comments};
 use super::names::UpstreamNames;
 use super::{Hub, Upstream, check_key};
 use address::{Address, Endpoint};
+use variables::expand;
 
 /// Members of a server that are used.
 const USED_MEMBERS: &str = "command args cwd env envFile inheritEnv url headers type transport transportType disabled \
@@ -437,7 +438,7 @@ fn read_names(value: Value<'_>, look_up: &dyn Fn(&str) -> Option<String>) -> Res
     for text in prefix.iter_mut().chain(allowed).chain(denied).chain(renamed) {
         *text = expand(text, look_up)?;
         if text.contains("${") {
-            return Err(format!("invalid pattern or name {text:?}: expected `}}` after `${{`"));
+            return Err(format!("invalid pattern or name {text:?}: `${{` must begin the name of a variable"));
         }
     }
     names.check().map_err(|error| error.to_string())?;
