@@ -99,12 +99,18 @@ fn no_name_of_a_server_is_interpreted_by_bash() {
         (&["call", "--server", "one", "all", ""], suffixed("=", &[])),
         (&["get", "--server", "one", "all", ""], suffixed("=", &[])),
         (&["call", "--server", "one", "all", "good_name", "=", ""], suffixed("", &["-oRAN"])),
-        (&["call", ""], suffixed(":", &["one"])),
-        (&["list", "--server", ""], suffixed("", &["one"])),
     ] {
         let mut found = completed(&folder, words);
         found.sort();
         assert_eq!(found, expected, "{words:?}");
+    }
+    // Keys of servers have `_` in place of other characters.
+    for words in [&["call", ""][..], &["list", "--server", ""]] {
+        let found = completed(&folder, words);
+        let keys: Vec<&str> = found.iter().map(|word| word.trim_end_matches(':')).collect();
+        assert!(["one", "good_name", "good_name_3"].iter().all(|key| keys.contains(key)), "{keys:?}");
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+        assert!(keys.iter().all(|key| key.chars().all(is_plain) && !key.starts_with('-')), "{keys:?}");
     }
     let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(files.len(), 2, "{files:?}");

@@ -87,6 +87,36 @@ fn a_key_may_have_any_characters() {
 }
 
 #[test]
+fn the_configuration_may_be_in_a_folder_above() {
+    for file in [".mcp.json", ".vscode/mcp.json"] {
+        let folder = folder(&format!("above-{}", file.len())).canonicalize().unwrap();
+        let below = folder.join("a/b");
+        let file = folder.join(file);
+        std::fs::create_dir_all(&below).unwrap();
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let servers = json!({"mcpServers": {"board": {"command": program("board_server")}}});
+        std::fs::write(&file, servers.to_string()).unwrap();
+        let list = |home: &std::path::Path| {
+            let output = Command::new(env!("CARGO_BIN_EXE_tinymcp"))
+                .args(["list", "--text"])
+                .current_dir(&below)
+                .env_remove("TINYMCP_CONFIG")
+                .env_remove("XDG_CONFIG_HOME")
+                .env("HOME", home)
+                .env("USERPROFILE", home)
+                .output()
+                .unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let found = format!("servers of {}\n  board:\n", file.display());
+        assert_eq!(list(&folder), found);
+        assert_eq!(list(std::path::Path::new("/nonexistent")), found);
+        // Above the home folder nothing is searched.
+        assert_eq!(list(&folder.join("a")), "");
+    }
+}
+
+#[test]
 fn the_last_argument_may_be_a_url() {
     let server = Asking::start();
     let url = server.url();
