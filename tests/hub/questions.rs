@@ -274,7 +274,7 @@ fn one_of_two_open_requests_is_withdrawn_alone() {
     let (asking, server) = Asking::exported();
     let client = Lower::open(server);
     client.call(1);
-    let (end, call) = asking.call();
+    let (end, call) = asking.next(|message| message["method"] == "tools/call");
     let ask = |id: &str| end.send(value!({"id": id, "method": method, "params": params}));
     let cancel = |id: &str| {
         end.send(value!({"method": "notifications/cancelled", "params": {"requestId": id}}));
@@ -284,13 +284,18 @@ fn one_of_two_open_requests_is_withdrawn_alone() {
     // This one waits for the response to the first, and is never sent.
     ask("q2");
     cancel("q2");
+    // The hub has read both when this has passed it.
+    let token = &call["params"]["_meta"]["progressToken"];
+    let progress = value!({"progressToken": token, "progress": 1});
+    end.send(value!({"method": "notifications/progress", "params": progress}));
+    client.next(|message| message["method"] == "notifications/progress");
     ask("q3");
     client.send(value!({"id": first, "result": response}));
     assert!(asking.response("q1").get("result").is_some());
     let third = client.request(method);
     cancel("q3");
     client.withdrawn(&third, 1);
-    result(&end, &call);
+    result(&end, &call["id"]);
     let answer = client.next(|message| message["id"] == 1 || message["method"] == method);
     assert_eq!(answer["result"]["content"][0]["text"], "done");
 }

@@ -225,7 +225,7 @@ pub(super) fn request(id: usize, method: &str, params: Value) -> Value {
 fn hub_proxy_reports_invalid_servers_on_stderr_and_tags_lines_of_children() {
     let servers = json!({
         "good": {"command": program("strict_server")},
-        "two words": {"command": "x"},
+        "two words": {"command": "strict_server --text"},
         "needs": {"command": "${TINYMCP_NO_SUCH_VARIABLE}"},
         "gone": {"command": "/nonexistent/server"},
     });
@@ -237,9 +237,12 @@ fn hub_proxy_reports_invalid_servers_on_stderr_and_tags_lines_of_children() {
     let has = |line: &str| errors.lines().any(|other| other == line);
     assert!(has("good: first") && has("good: second"), "{errors}");
     assert!(has("good: connected to strict_server 1.0.0"), "{errors}");
-    for words in
-        [r#"server "needs""#, "TINYMCP_NO_SUCH_VARIABLE", r#"server key "two words""#, "gone: down: "]
-    {
+    for words in [
+        r#"server "needs""#,
+        "TINYMCP_NO_SUCH_VARIABLE",
+        r#"server "two words": no program "strict_server --text""#,
+        "gone: down: ",
+    ] {
         assert!(errors.contains(words), "{words}: {errors}");
     }
 }
