@@ -505,3 +505,24 @@ fn a_request_after_a_cancelled_call_is_sent_to_no_other_client() {
         assert!(shared.asked.try_recv().is_err());
     }
 }
+
+#[cfg(all(feature = "http-server", feature = "http-client"))]
+#[test]
+fn a_cancelled_call_of_the_only_principal_keeps_no_request_from_its_client() {
+    for protocol in [Protocol::Session, Protocol::Stateless] {
+        let shared = Shared::new();
+        let alice = shared.client("alice", protocol);
+        let call = alice.request_tool("one__t", json!({})).start().unwrap();
+        shared.one.call();
+        call.cancel();
+        shared.one.next(|message| message["method"] == "notifications/cancelled");
+        let call = alice.request_tool("one__t", json!({})).start().unwrap();
+        // The call handles the requests of the stateless protocol.
+        let waits = std::thread::spawn(move || call.wait().unwrap().texts());
+        let (end, id) = shared.one.call();
+        assert!(shared.one.is_answered(&end), "{protocol:?}");
+        result(&end, &id);
+        assert_eq!(waits.join().unwrap(), "done");
+        assert_eq!(shared.asked.recv_timeout(TIMEOUT).unwrap(), "alice");
+    }
+}

@@ -8,8 +8,10 @@
 //! A request in a session does not name its call. It is sent to a client only if it cannot belong
 //! to the call of another one:
 //!
-//! - During calls: if all calls that the server processes have one client. A cancelled call counts
-//!   for [`CANCELLED`], because the server may not have stopped yet.
+//! - During calls: if all calls that the server processes have one client. If the calls so far had
+//!   several principals, a cancelled call counts for [`CANCELLED`], because the server may not have
+//!   stopped yet. Clients of one principal trust each other, and stateless ones cannot be told
+//!   apart.
 //! - Outside of calls: to the only session, if no other client has called the server over its
 //!   present connection, and all calls through the exports so far had one principal.
 //!
@@ -194,7 +196,9 @@ impl CallTable {
         let same = same && callers.iter().skip(1).all(Option::is_some) && {
             let (table, now) = (lock(&self.table), Instant::now());
             let mut cancelled = table.cancelled.iter().filter(|call| call.key == key && call.until > now);
-            cancelled.all(|call| matches!(callers.first(), Some(Some(first)) if first.is_of(&call.client)))
+            !matches!(table.principals, Principals::Several)
+                || cancelled
+                    .all(|call| matches!(callers.first(), Some(Some(first)) if first.is_of(&call.client)))
         };
         if same { calls } else { Vec::new() }
     }
