@@ -96,7 +96,7 @@ pub use self::tool_error::{ErrorContext, IntoToolError, ToolError};
 #[cfg(feature = "hub")]
 pub(crate) use self::{
     call::deferred::Deferred,
-    proxy::{CallSender, Callers, ClientId, OnlySession, input_requests, log_to_only_session},
+    proxy::{CallSender, Callers, OnlySession, input_requests, log_to_only_session},
     registry::catalog::{Delegate, OnInstructions, OnWatched},
     registry::{Checks, PromptFn, ReadFn, Registry, ToolFn},
     registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},

@@ -11,6 +11,7 @@ use crate::model::client_request::{InputRequest, KeyedRequest};
 use crate::model::{ClientCapabilities, Fault, Level};
 use crate::rpc::{RpcError, code};
 use crate::sync::lock;
+use crate::transport::ReplySink;
 
 use super::call::deferred::Deferred;
 use super::call::in_flight::Call;
@@ -81,6 +82,7 @@ impl Context<'_> {
 pub(crate) struct CallSender {
     conn: Arc<Connection>,
     call: Arc<Call>,
+    sink: Arc<dyn ReplySink>,
 }
 
 impl CallSender {
@@ -89,14 +91,9 @@ impl CallSender {
         Arc::ptr_eq(&self.call, &other.call) || (Arc::ptr_eq(&self.conn, &other.conn) && !self.conn.shared)
     }
 
-    /// Returns the identity of the client.
-    pub(crate) fn client(&self) -> ClientId {
-        ClientId(Arc::downgrade(&self.conn))
-    }
-
-    /// Returns whether the call is known to come from this client.
-    pub(crate) fn is_of(&self, client: &ClientId) -> bool {
-        client.is(&self.conn)
+    /// Returns the principal of the client, if the server requires tokens.
+    pub(crate) fn principal(&self) -> Option<&str> {
+        self.sink.principal()
     }
 
     /// Logs an entry to the session of the call, if one is open and requested it.
@@ -166,7 +163,11 @@ impl Deferred {
     /// Returns the sender of the call.
     pub(crate) fn caller(&self) -> Option<CallSender> {
         let job = self.job.as_ref()?;
-        Some(CallSender { conn: Arc::clone(&job.conn), call: Arc::clone(&job.call) })
+        Some(CallSender {
+            conn: Arc::clone(&job.conn),
+            call: Arc::clone(&job.call),
+            sink: Arc::clone(&job.sink),
+        })
     }
 
     /// Returns the principal of the client, if the server requires tokens.
@@ -376,11 +377,6 @@ impl ClientId {
     fn is(&self, conn: &Arc<Connection>) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(conn)) && !conn.shared
     }
-
-    /// Returns whether both have one connection, which may be that of several clients.
-    pub(crate) fn is_at(&self, other: &ClientId) -> bool {
-        self.0.ptr_eq(&other.0)
-    }
 }
 
 /// The clients of a server's calls.
@@ -397,7 +393,7 @@ impl Callers {
     /// Adds the client of a call.
     pub(crate) fn add(&mut self, caller: &CallSender) {
         match self {
-            Callers::Nobody => *self = Callers::One(caller.client()),
+            Callers::Nobody => *self = Callers::One(ClientId(Arc::downgrade(&caller.conn))),
             Callers::One(client) if !client.is(&caller.conn) => *self = Callers::Several,
             Callers::One(_) | Callers::Several => {}
         }

@@ -8,10 +8,9 @@
 //! A request in a session does not name its call. It is sent to a client only if it cannot belong
 //! to the call of another one:
 //!
-//! - During calls: if all calls that the server processes have one client. If the calls so far had
-//!   several principals, a cancelled call counts for [`CANCELLED`], because the server may not have
-//!   stopped yet. Clients of one principal trust each other, and stateless ones cannot be told
-//!   apart.
+//! - During calls: if all calls that the server processes have one client. A cancelled call of
+//!   another principal counts for [`CANCELLED`], because the server may not have stopped yet.
+//!   Clients of one principal trust each other, and stateless ones cannot be told apart.
 //! - Outside of calls: to the only session, if no other client has called the server over its
 //!   present connection, and all calls through the exports so far had one principal.
 //!
@@ -27,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::{Forwarded, LogEntry};
 use crate::model::client_request::ClientResponse;
-use crate::server::{self, CallSender, Callers, ClientId, Context, Deferred, OnlySession, ToolError};
+use crate::server::{self, CallSender, Callers, Context, Deferred, OnlySession, ToolError};
 
 #[cfg(doc)]
 use crate::limits::Limits;
@@ -63,7 +62,7 @@ struct Table {
     /// The clients that have called each server over its present connection.
     callers: BTreeMap<String, Callers>,
     principals: Principals,
-    /// Clients of cancelled calls: at most one entry for each server and connection of clients.
+    /// Cancelled calls: at most one entry for each server and principal.
     cancelled: Vec<CancelledCall>,
 }
 
@@ -91,7 +90,7 @@ impl Principals {
 struct CancelledCall {
     /// The server's key.
     key: String,
-    client: ClientId,
+    principal: Option<String>,
     until: Instant,
 }
 
@@ -161,12 +160,13 @@ impl CallTable {
     /// Removes a call that is cancelled.
     pub(super) fn cancelled(&self, call: &Arc<ProxiedCall>) {
         self.remove(call);
-        let Some(client) = call.caller().map(|caller| caller.client()) else { return };
+        let Some(caller) = call.caller() else { return };
+        let principal = caller.principal().map(str::to_owned);
         let now = Instant::now();
         let cancelled = &mut lock(&self.table).cancelled;
         cancelled
-            .retain(|other| other.until > now && (other.key != call.key || !other.client.is_at(&client)));
-        cancelled.push(CancelledCall { key: call.key.clone(), client, until: now + CANCELLED });
+            .retain(|other| other.until > now && (other.key != call.key || other.principal != principal));
+        cancelled.push(CancelledCall { key: call.key.clone(), principal, until: now + CANCELLED });
     }
 
     /// Forgets the clients of a server, whose connection has changed.
@@ -196,9 +196,10 @@ impl CallTable {
         let same = same && callers.iter().skip(1).all(Option::is_some) && {
             let (table, now) = (lock(&self.table), Instant::now());
             let mut cancelled = table.cancelled.iter().filter(|call| call.key == key && call.until > now);
-            !matches!(table.principals, Principals::Several)
-                || cancelled
-                    .all(|call| matches!(callers.first(), Some(Some(first)) if first.is_of(&call.client)))
+            cancelled.all(|cancelled| match callers.first() {
+                Some(Some(caller)) => caller.principal() == cancelled.principal.as_deref(),
+                _ => !matches!(table.principals, Principals::Several),
+            })
         };
         if same { calls } else { Vec::new() }
     }
