@@ -186,7 +186,7 @@ impl Mask {
     }
 
     /// Masks a line that may be JSON, a message for people, or both.
-    #[cfg_attr(not(feature = "cli"), allow(dead_code))] // For `record` and `--verbose`.
+    #[cfg_attr(not(all(unix, feature = "cli")), allow(dead_code))] // For `record`.
     pub(crate) fn line(&self, line: &[u8]) -> String {
         match Doc::parse(line) {
             Ok(doc) => {

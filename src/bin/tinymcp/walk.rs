@@ -3,7 +3,6 @@
 //! The open containers are a list, not calls of functions: a peer or a file chooses the nesting.
 
 use std::iter::Take;
-#[cfg(all(unix, feature = "cli"))]
 use std::vec::IntoIter;
 
 use tinymcp::json::{Items, Kind, Members, Value, Writer};
@@ -39,7 +38,6 @@ impl Step<'_> {
 
 enum Open<'d> {
     Members(Members<'d>),
-    #[cfg(all(unix, feature = "cli"))]
     Sorted(IntoIter<(&'d str, Value<'d>)>),
     Items(Take<Items<'d>>),
 }
@@ -49,19 +47,12 @@ pub(crate) struct Walk<'d> {
     next: Option<Value<'d>>,
     open: Vec<(Value<'d>, Open<'d>)>,
     entries: usize,
-    #[cfg(all(unix, feature = "cli"))]
     is_sorted: bool,
 }
 
 impl<'d> Walk<'d> {
     pub(crate) fn new(value: Value<'d>) -> Walk<'d> {
-        Walk {
-            next: Some(value),
-            open: Vec::new(),
-            entries: usize::MAX,
-            #[cfg(all(unix, feature = "cli"))]
-            is_sorted: false,
-        }
+        Walk { next: Some(value), open: Vec::new(), entries: usize::MAX, is_sorted: false }
     }
 
     /// Visits only the first entries of each array.
@@ -70,7 +61,7 @@ impl<'d> Walk<'d> {
     }
 
     /// Visits members in the order of their names.
-    #[cfg(all(unix, feature = "cli"))]
+    #[cfg_attr(not(feature = "cli"), allow(dead_code))] // For catalogs.
     pub(crate) fn sorted(self) -> Walk<'d> {
         Walk { is_sorted: true, ..self }
     }
@@ -81,7 +72,7 @@ impl<'d> Walk<'d> {
     }
 
     /// Number of open objects and arrays.
-    #[cfg(all(unix, feature = "cli"))]
+    #[cfg_attr(not(feature = "cli"), allow(dead_code))] // For catalogs.
     pub(crate) fn depth(&self) -> usize {
         self.open.len()
     }
@@ -93,7 +84,6 @@ impl<'d> Walk<'d> {
 
     fn enter(&mut self, value: Value<'d>) -> Step<'d> {
         let open = match value.kind() {
-            #[cfg(all(unix, feature = "cli"))]
             Kind::Object if self.is_sorted => {
                 let mut members: Vec<_> = value.members().collect();
                 members.sort_by_key(|(name, _)| *name);
@@ -118,7 +108,6 @@ impl<'d> Iterator for Walk<'d> {
         let (container, open) = self.open.last_mut()?;
         let member = match open {
             Open::Members(members) => members.next(),
-            #[cfg(all(unix, feature = "cli"))]
             Open::Sorted(members) => members.next(),
             Open::Items(items) => match items.next() {
                 Some(item) => return Some(self.enter(item)),
